@@ -1,0 +1,8 @@
+//! Spec language, types, graph IR and reference interpreter.
+//!
+//! Invariants of this crate: strings in, strings out. It never opens a file (callers hand in a loader), never talks to a
+//! device and knows no model by name. Every error a user can cause is a [`diag::Diagnostic`] with a span; a panic is a
+//! bug of this crate.
+
+pub mod diag;
+pub mod spec;

@@ -1,0 +1,5 @@
+//! The expression and type syntax inside scalars.
+
+mod ast;
+
+pub use ast::*;
