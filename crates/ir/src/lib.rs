@@ -5,4 +5,8 @@
 //! bug of this crate.
 
 pub mod diag;
+pub mod ir;
+pub mod ops;
 pub mod spec;
+pub mod tensor;
+pub mod ty;
