@@ -1,14 +1,16 @@
 //! Diagnostics: source files, spans, messages with stable codes, and their two renderings (terminal text, JSON with LSP
 //! ranges).
 
-mod codes;
+pub mod codes;
 mod json;
 mod render;
 mod source;
+mod suggest;
 
 pub use codes::{CODES, Code, code_info};
-pub use json::{JsonDiagnostic, to_json};
+pub use json::{JsonDiagnostic, JsonPosition, JsonRange, JsonRelated, to_json};
 pub use render::render;
+pub use suggest::suggest;
 pub use source::{FileId, SourceFile, SourceMap, Span};
 
 /// How bad a diagnostic is. Only [`Severity::Error`] makes a command fail.
