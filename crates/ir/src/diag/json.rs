@@ -98,7 +98,8 @@ mod tests {
         let mut sources = SourceMap::default();
         let file = sources.add("a.yaml", "x\n𝄞é: y\n");
         let span = Span { file, start: 6, end: 8 };
-        let d = Diagnostic::error("E0102", span, "twice").related(Span { file, start: 0, end: 1 }, "first").help("remove");
+        let d =
+            Diagnostic::error("E0102", span, "twice").related(Span { file, start: 0, end: 1 }, "first").help("remove");
         let json = serde_json::to_value(to_json(&[d], &sources)).unwrap();
         let expected = serde_json::json!([{
             "code": "E0102", "severity": "error", "message": "twice", "file": "a.yaml",

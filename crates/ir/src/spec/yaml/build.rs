@@ -14,7 +14,8 @@ const MAX_REPORTS: usize = 200;
 
 /// Builds the tree of `text`, which are the contents of `file`.
 pub(super) fn build(file: FileId, text: &str, diags: &mut Diagnostics) -> Option<Node> {
-    let mut builder = Builder { file, text, diags, reports: 0, omitted: None, stack: Vec::new(), root: None, nodes: 0, usable: true };
+    let mut builder =
+        Builder { file, text, diags, reports: 0, omitted: None, stack: Vec::new(), root: None, nodes: 0, usable: true };
     let finished = builder.run();
     if let Some((code, count)) = builder.omitted {
         let end = text.len() as u32;
@@ -71,6 +72,7 @@ impl Builder<'_> {
             block_nesting_limit: MAX_DEPTH + 1,
         };
         let mut last_scalar = None;
+        let mut last_refused = 0;
         let mut document: Option<Span> = None;
         for event in Parser::new_from_str_with_options(self.text, options) {
             let (event, at) = match event {
@@ -78,7 +80,12 @@ impl Builder<'_> {
                 Err(error) => {
                     let flow = self.stack.iter().rev().find(|f| f.flow).map(|f| f.start);
                     let place = syntax::Place { file: self.file, text: self.text, last_scalar, flow };
-                    self.report(syntax::diagnose(&error, &place));
+                    let at = error.marker().byte_offset().unwrap_or(0);
+                    // On the line of a refused `*name`, the error is most likely its consequence.
+                    let between = self.text.get(last_refused..at).unwrap_or("\n");
+                    if last_refused == 0 || between.contains('\n') {
+                        self.report(syntax::diagnose(&error, &place));
+                    }
                     return None;
                 }
             };
@@ -88,6 +95,7 @@ impl Builder<'_> {
                 let tag = self.span(tag.start as u32, tag.end as u32);
                 let d = Diagnostic::error(codes::YAML_ALIAS, tag, "tags are not part of the spec language");
                 self.report(d.help("remove the tag; text that starts with `!` needs quotes"));
+                last_refused = tag.end as usize;
             }
             match event {
                 Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
@@ -102,13 +110,17 @@ impl Builder<'_> {
                 Event::Anchor(_, name) => {
                     let message = format!("the anchor `&{name}`: anchors are not part of the spec language");
                     let d = Diagnostic::error(codes::YAML_ALIAS, span, message);
-                    self.report(d.help("remove it, or quote text that starts with `&`"));
+                    self.report(d.help(format!("remove it; {}", syntax::quote_help(self.text, span.start as usize))));
+                    last_refused = span.end as usize;
                 }
                 Event::Alias(_) | Event::UnresolvedAlias(_) => {
                     let name = self.text.get(range).unwrap_or("*");
                     let message = format!("the alias `{name}`: aliases are not part of the spec language");
                     let d = Diagnostic::error(codes::YAML_ALIAS, span, message);
-                    self.report(d.help("write the value out, or quote an expression that starts with `*`"));
+                    self.report(
+                        d.help(format!("write the value out; {}", syntax::quote_help(self.text, span.start as usize))),
+                    );
+                    last_refused = span.end as usize;
                     self.usable = false;
                     self.collection_or_alias(Node { span, value: Value::Null })?;
                 }
@@ -320,7 +332,8 @@ impl Builder<'_> {
             return;
         }
         let comma = (self.text.len() - rest.len()) as u32;
-        let message = format!("the comma ends the value `{}`: inside `{{ }}` and `[ ]` it separates entries", shorten(raw));
+        let message =
+            format!("the comma ends the value `{}`: inside `{{ }}` and `[ ]` it separates entries", shorten(raw));
         let d = Diagnostic::error(codes::YAML_SYNTAX, span, message);
         let d = d.related(self.span(comma, comma + 1), "this comma");
         self.report(d.help(syntax::quote_help(self.text, span.start as usize)));

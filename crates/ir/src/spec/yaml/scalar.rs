@@ -87,7 +87,8 @@ mod tests {
         assert_eq!(value("1."), Some(Value::Float(1.0)));
         assert_eq!(value(".5"), Some(Value::Float(0.5)));
         assert_eq!(value("-.inf"), Some(Value::Float(f64::NEG_INFINITY)));
-        for text in ["yes", "no", "on", "nULL", "1_000", "1e", "e5", ".", "-", "+", "0x", "0xg", "0b1", "1.2.3", "inf"] {
+        for text in ["yes", "no", "on", "nULL", "1_000", "1e", "e5", ".", "-", "+", "0x", "0xg", "0b1", "1.2.3", "inf"]
+        {
             assert_eq!(value(text), None, "{text}");
         }
     }
