@@ -89,7 +89,9 @@ pub(super) fn lex(text: &str) -> Result<Vec<Token>, LexError> {
             tokens.push(Token { kind: TokenKind::End, at: end..end });
             return Ok(tokens);
         };
-        let (kind, len) = if first.is_ascii_digit() || starts_fraction(rest) {
+        // The dot of `x.1` follows a value, that of `.5` does not.
+        let attribute = text[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ')' | ']'));
+        let (kind, len) = if first.is_ascii_digit() || (!attribute && starts_fraction(rest)) {
             number(rest).map_err(|e| e.moved(at))?
         } else if first == '"' || first == '\'' {
             string(rest, first).map_err(|e| e.moved(at))?

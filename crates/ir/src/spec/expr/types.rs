@@ -10,11 +10,12 @@ const FORMS: &str = "a type is written like `bf16[N, H]`, `i32`, `[N]`, `dist f6
 /// The whole text as one type.
 pub(super) fn whole(place: Place) -> Result<TypeExpr, Error> {
     let mut parser = Parser::new(place)?;
+    let from = parser.peek().at.start;
     let kind = kind(&mut parser)?;
     if !parser.at_end() {
         return Err(trailing(&parser, &kind));
     }
-    Ok(TypeExpr { span: place.span(0..parser.last_end()), kind })
+    Ok(TypeExpr { span: place.span(from..parser.last_end()), kind })
 }
 
 fn word(parser: &mut Parser) -> Option<Ident> {
@@ -29,7 +30,7 @@ fn kind(parser: &mut Parser) -> Result<TypeKind, Error> {
     let dist = dtype.as_ref().is_some_and(|w| w.name == "dist");
     if dist {
         dtype = word(parser);
-    } else if dtype.as_ref().is_some_and(|w| w.name == "state") && !parser.at_sign("[") {
+    } else if dtype.as_ref().is_some_and(|w| w.name == "state") {
         return Ok(TypeKind::State);
     }
     let Some(open) = parser.eat("[") else {
@@ -48,6 +49,7 @@ fn kind(parser: &mut Parser) -> Result<TypeKind, Error> {
 fn trailing(parser: &Parser, kind: &TypeKind) -> Error {
     let found = parser.peek();
     let help = match (&found.kind, kind) {
+        (_, TypeKind::State) => "`state` has neither dtype nor dims; both are declared under `state:`",
         (TokenKind::Sign("("), _) => "dims stand in brackets: `bf16[N, H]`",
         (TokenKind::Sign("]"), _) => "remove the `]`, or open it before",
         (TokenKind::Word(_), TypeKind::Tensor { dtype: Some(_), dims, .. }) if dims.is_empty() => {
