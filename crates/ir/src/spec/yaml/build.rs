@@ -130,6 +130,7 @@ impl Builder<'_> {
                     self.scalar(value.into_owned(), style, is_text, span)?;
                 }
                 Event::SequenceStart(style, ..) => {
+                    let span = if style == StructureStyle::Block { self.from_first_dash(span) } else { span };
                     self.open(span, style, FrameKind::Seq(Vec::new()))?;
                 }
                 Event::MappingStart(style, ..) => {
@@ -176,6 +177,21 @@ impl Builder<'_> {
         let flow = style == StructureStyle::Flow;
         self.stack.push(Frame { start: span.start, end: span.end, flow, kind });
         Some(())
+    }
+
+    /// The parser reports a sequence whose `-` stands below its key, not further in, behind that first `-`.
+    fn from_first_dash(&self, span: Span) -> Span {
+        let Some(Frame { kind: FrameKind::Map { key: Some(key), .. }, .. }) = self.stack.last() else { return span };
+        let gap = self.text.get(key.span.end as usize..span.start as usize).unwrap_or("");
+        let mut at = key.span.end as usize;
+        for line in gap.split_inclusive('\n') {
+            let content = line.trim_start_matches([' ', '\t']);
+            if content.starts_with('-') && at > key.span.end as usize {
+                return self.span((at + line.len() - content.len()) as u32, span.end);
+            }
+            at += line.len();
+        }
+        span
     }
 
     fn close(&mut self, span: Span) -> Option<()> {

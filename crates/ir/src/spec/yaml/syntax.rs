@@ -73,6 +73,7 @@ pub(super) fn diagnose(error: &ScanError, place: &Place) -> Diagnostic {
         }
         ErrorKind::UnexpectedCharacter { character } if character.is_control() => {
             let code = *character as u32;
+            let at = at + text[at..].find(*character).unwrap_or(0);
             place.error_at(at, format!("the control character U+{code:04X} cannot stand in YAML")).help("remove it")
         }
         ErrorKind::UnexpectedCharacter { character } => place
