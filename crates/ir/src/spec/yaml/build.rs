@@ -72,6 +72,7 @@ impl Builder<'_> {
             block_nesting_limit: MAX_DEPTH + 1,
         };
         let mut last_scalar = None;
+        let mut last_refused = 0;
         let mut document: Option<Span> = None;
         for event in Parser::new_from_str_with_options(self.text, options) {
             let (event, at) = match event {
@@ -79,7 +80,12 @@ impl Builder<'_> {
                 Err(error) => {
                     let flow = self.stack.iter().rev().find(|f| f.flow).map(|f| f.start);
                     let place = syntax::Place { file: self.file, text: self.text, last_scalar, flow };
-                    self.report(syntax::diagnose(&error, &place));
+                    let at = error.marker().byte_offset().unwrap_or(0);
+                    // On the line of a refused `*name`, the error is most likely its consequence.
+                    let between = self.text.get(last_refused..at).unwrap_or("\n");
+                    if last_refused == 0 || between.contains('\n') {
+                        self.report(syntax::diagnose(&error, &place));
+                    }
                     return None;
                 }
             };
@@ -89,6 +95,7 @@ impl Builder<'_> {
                 let tag = self.span(tag.start as u32, tag.end as u32);
                 let d = Diagnostic::error(codes::YAML_ALIAS, tag, "tags are not part of the spec language");
                 self.report(d.help("remove the tag; text that starts with `!` needs quotes"));
+                last_refused = tag.end as usize;
             }
             match event {
                 Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => {}
@@ -103,13 +110,17 @@ impl Builder<'_> {
                 Event::Anchor(_, name) => {
                     let message = format!("the anchor `&{name}`: anchors are not part of the spec language");
                     let d = Diagnostic::error(codes::YAML_ALIAS, span, message);
-                    self.report(d.help("remove it, or quote text that starts with `&`"));
+                    self.report(d.help(format!("remove it; {}", syntax::quote_help(self.text, span.start as usize))));
+                    last_refused = span.end as usize;
                 }
                 Event::Alias(_) | Event::UnresolvedAlias(_) => {
                     let name = self.text.get(range).unwrap_or("*");
                     let message = format!("the alias `{name}`: aliases are not part of the spec language");
                     let d = Diagnostic::error(codes::YAML_ALIAS, span, message);
-                    self.report(d.help("write the value out, or quote an expression that starts with `*`"));
+                    self.report(
+                        d.help(format!("write the value out; {}", syntax::quote_help(self.text, span.start as usize))),
+                    );
+                    last_refused = span.end as usize;
                     self.usable = false;
                     self.collection_or_alias(Node { span, value: Value::Null })?;
                 }
@@ -119,6 +130,7 @@ impl Builder<'_> {
                     self.scalar(value.into_owned(), style, is_text, span)?;
                 }
                 Event::SequenceStart(style, ..) => {
+                    let span = if style == StructureStyle::Block { self.from_first_dash(span) } else { span };
                     self.open(span, style, FrameKind::Seq(Vec::new()))?;
                 }
                 Event::MappingStart(style, ..) => {
@@ -165,6 +177,21 @@ impl Builder<'_> {
         let flow = style == StructureStyle::Flow;
         self.stack.push(Frame { start: span.start, end: span.end, flow, kind });
         Some(())
+    }
+
+    /// The parser reports a sequence whose `-` stands below its key, not further in, behind that first `-`.
+    fn from_first_dash(&self, span: Span) -> Span {
+        let Some(Frame { kind: FrameKind::Map { key: Some(key), .. }, .. }) = self.stack.last() else { return span };
+        let gap = self.text.get(key.span.end as usize..span.start as usize).unwrap_or("");
+        let mut at = key.span.end as usize;
+        for line in gap.split_inclusive('\n') {
+            let content = line.trim_start_matches([' ', '\t']);
+            if content.starts_with('-') && at > key.span.end as usize {
+                return self.span((at + line.len() - content.len()) as u32, span.end);
+            }
+            at += line.len();
+        }
+        span
     }
 
     fn close(&mut self, span: Span) -> Option<()> {

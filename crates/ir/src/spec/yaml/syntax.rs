@@ -73,6 +73,7 @@ pub(super) fn diagnose(error: &ScanError, place: &Place) -> Diagnostic {
         }
         ErrorKind::UnexpectedCharacter { character } if character.is_control() => {
             let code = *character as u32;
+            let at = at + text[at..].find(*character).unwrap_or(0);
             place.error_at(at, format!("the control character U+{code:04X} cannot stand in YAML")).help("remove it")
         }
         ErrorKind::UnexpectedCharacter { character } => place
@@ -83,9 +84,8 @@ pub(super) fn diagnose(error: &ScanError, place: &Place) -> Diagnostic {
             .help("start the list on the next line; a minus sign has no space behind it; text that starts with `- ` needs quotes"),
         ErrorKind::MappingValueNotAllowed | ErrorKind::InvalidMappingValueWhitespace => colon(place, at),
         ErrorKind::SimpleKeyExpected | ErrorKind::InvalidSimpleKey => missing_colon(place, at),
-        ErrorKind::ExpectedBlockMappingKey
-        | ErrorKind::ExpectedBlockSequenceEntry
-        | ErrorKind::InvalidIndentation => indentation(place, at),
+        ErrorKind::ExpectedBlockMappingKey | ErrorKind::InvalidIndentation => indentation(place, at),
+        ErrorKind::ExpectedBlockSequenceEntry => not_an_item(place, at),
         ErrorKind::MismatchedFlowCollectionEnd { open, close } => place
             .error_at(at, format!("`{open}` is closed by `{close}`"))
             .help("close every bracket with its own kind, and quote expressions that hold brackets"),
@@ -118,9 +118,10 @@ pub(super) fn diagnose(error: &ScanError, place: &Place) -> Diagnostic {
 
 fn tab(place: &Place, at: usize) -> Diagnostic {
     let line = place.line(at);
-    let ahead = place.text[at..].char_indices().take_while(|(_, c)| c.is_whitespace()).find(|(_, c)| *c == '\t');
+    let ahead = place.text[at..].find('\t').map(|i| at + i);
     let here = place.text[line.start..at].rfind('\t').map(|i| line.start + i);
-    let at = here.or(ahead.map(|(i, _)| at + i)).unwrap_or(at);
+    // The mark lies behind the tab, or on a scalar whose next line starts with the tab.
+    let at = here.or(ahead).unwrap_or(at);
     place.error(at, at + 1, "a tab where YAML wants spaces").label("tab").help("indent with spaces only")
 }
 
@@ -141,8 +142,19 @@ fn bad_escape(place: &Place, at: usize) -> Diagnostic {
             continue;
         }
         let Some((_, escape)) = chars.next() else { break };
-        if !"0abtnvfre \"/\\N_LP\t\n\r".contains(escape) {
-            let start = at + i;
+        let digits = match escape {
+            'x' => 2,
+            'u' => 4,
+            'U' => 8,
+            _ => 0,
+        };
+        let start = at + i;
+        let after = place.text.get(start + 2..).unwrap_or("");
+        if after.chars().take_while(|c| c.is_ascii_hexdigit()).take(digits).count() < digits {
+            let message = format!("`\\{escape}` needs {digits} hexadecimal digits");
+            return place.error(start, start + 2, message).help("single quotes have no escapes");
+        }
+        if digits == 0 && !"0abtnvfre \"/\\N_LP\t\n\r".contains(escape) {
             let message = format!("`\\{}` is not an escape of double-quoted text", escape.escape_debug());
             return place
                 .error(start, start + 1 + escape.len_utf8(), message)
@@ -222,12 +234,36 @@ fn indentation(place: &Place, at: usize) -> Diagnostic {
     if let Some(tab) = place.text[place.line(at).start..line.start].find('\t') {
         return self::tab(place, place.line(at).start + tab + 1);
     }
+    if at > line.start + 2 {
+        return behind_value(place, at);
+    }
     if shown.starts_with("- ") || shown == "-" {
         let d = place.error(line.start, line.start + 1, "a list item where a key of a mapping is expected");
         return d.help("indent the list as its neighbours, below its key; quote text that starts with `- `");
     }
     let d = place.error(line.start, line.end, "this line is indented like no line above it");
     d.help("align it with the line above that it belongs beside")
+}
+
+fn not_an_item(place: &Place, at: usize) -> Diagnostic {
+    let line = place.line_content(at);
+    if at > line.start {
+        return behind_value(place, at);
+    }
+    place
+        .error(line.start, line.end, "a line that is no list item among list items")
+        .help("start it with `- `, or indent it further than the `-` above")
+}
+
+/// Something behind a complete value such as `[a] * 2`.
+fn behind_value(place: &Place, at: usize) -> Diagnostic {
+    let line = place.line_content(at);
+    let shown = &place.text[line.start..at.max(line.start)];
+    let value = line.start + shown.find(": ").map_or_else(|| if shown.starts_with("- ") { 2 } else { 0 }, |i| i + 2);
+    let value = value + (place.text[value..].len() - place.text[value..].trim_start_matches(' ').len());
+    place
+        .error(at, line.end.max(at), "text behind a value that is already complete")
+        .help(quote_help(place.text, value.min(at)))
 }
 
 fn unclosed_bracket(place: &Place, at: usize, open: char) -> Diagnostic {
@@ -278,8 +314,16 @@ fn unexpected(place: &Place, at: usize, error: &ScanError) -> Diagnostic {
     let start = place.text.len() - rest.len();
     match rest.chars().next() {
         None => place.error(place.text.len(), place.text.len(), format!("the file ends too early: {}", plain(error))),
+        Some('|' | '>') if *error.kind() == ErrorKind::InvalidBlockScalarHeader => {
+            let d =
+                place.error_at(start, "text on the line of `|` or `>`, which start a block of text on the next line");
+            d.help(quote_help(place.text, start))
+        }
+        Some('[' | ']' | '{' | '}' | '*' | '&') if start > place.line_content(start).start => {
+            behind_value(place, start)
+        }
         Some(c @ (',' | '[' | ']' | '{' | '}' | '&' | '*' | '!' | '?' | '|' | '>')) => place
-            .error_at(start, format!("a value without quotes cannot start with `{c}`: {}", plain(error)))
+            .error_at(start, format!("a value without quotes cannot start with `{c}`"))
             .help(quote_help(place.text, start)),
         _ => place.error_at(start, format!("not valid YAML: {}", plain(error))),
     }
@@ -297,7 +341,9 @@ pub(super) fn quote_help(text: &str, start: usize) -> String {
 
 /// The value that its author seems to have meant to start at `start`, in quotes and backticks.
 fn quoted(text: &str, start: usize) -> String {
+    const LONGEST: usize = 400;
     let rest = text.get(start..).unwrap_or("");
+    let rest = &rest[..rest.floor_char_boundary(LONGEST)];
     let mut depth = 0usize;
     let mut end = rest.len();
     let mut space = false;
@@ -313,7 +359,7 @@ fn quoted(text: &str, start: usize) -> String {
                 depth -= 1;
                 false
             }
-            ']' | '}' | ',' => depth == 0,
+            ']' | '}' | ',' => depth == 0 && i > 0,
             _ => false,
         };
         if stop {
