@@ -112,6 +112,8 @@ pub(crate) struct Lower<'a> {
     pub exhaustive: bool,
     /// Node paths (without indices) that are wanted although nobody needs them.
     pub wanted: Option<&'a dyn Fn(&str) -> bool>,
+    /// Types of the outputs of other phases by (phase, output).
+    pub wires: BTreeMap<(String, String), TensorType>,
     func: Func,
     scopes: Vec<Scope<'a>>,
     loops: Vec<LoopState<'a>>,
@@ -154,6 +156,7 @@ impl<'a> Lower<'a> {
             symbolic: false,
             exhaustive: false,
             wanted: None,
+            wires: BTreeMap::new(),
             func: Func::new(""),
             scopes: Vec::new(),
             loops: Vec::new(),
@@ -204,12 +207,13 @@ impl<'a> Lower<'a> {
         self.components.clear();
         self.node_stack.clear();
         self.weighted_calls.clear();
+        let file_index = file.as_ref().map(|(f, _)| *f);
         let file_scope = match file {
             Some((file, prefix)) => self.file_scope(FileScope { file, values, path: String::new(), weights: prefix, region: RegionId(0), loops: Vec::new() }),
             None => self.bare_scope(values),
         };
         let scope = self.graph_scope(graph, file_scope, RegionId(0), String::new(), None);
-        self.run_symbols(scope, file_scope, graph, file.map(|(f, _)| f));
+        self.run_symbols(scope, file_scope, graph, file_index);
         self.declare_inputs(scope, graph, available);
         self.run_effects(scope);
         let mut left_out = Vec::new();

@@ -193,8 +193,8 @@ impl<'a> Lower<'a> {
     fn input_param(&mut self, scope: ScopeId, decl: &'a crate::spec::ast::InputDecl) -> Res<Tv> {
         let ty = match (&decl.ty, &decl.from) {
             (Some(ty), _) => self.type_of(scope, ty)?,
-            (None, Some((phase, output))) => match self.wire_type(&phase.name, &output.name) {
-                Some(t) => t,
+            (None, Some((phase, output))) => match self.wires.get(&(phase.name.clone(), output.name.clone())) {
+                Some(t) => t.clone(),
                 None => {
                     let d = Diagnostic::error(
                         codes::SYSTEM,
