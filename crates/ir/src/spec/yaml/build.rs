@@ -130,7 +130,7 @@ impl Builder<'_> {
                     self.scalar(value.into_owned(), style, is_text, span)?;
                 }
                 Event::SequenceStart(style, ..) => {
-                    let span = if style == StructureStyle::Block { self.from_first_dash(span) } else { span };
+                    let span = if style == StructureStyle::Block { self.with_first_dash(span) } else { span };
                     self.open(span, style, FrameKind::Seq(Vec::new()))?;
                 }
                 Event::MappingStart(style, ..) => {
@@ -180,7 +180,7 @@ impl Builder<'_> {
     }
 
     /// The parser reports a sequence whose `-` stands below its key, not further in, behind that first `-`.
-    fn from_first_dash(&self, span: Span) -> Span {
+    fn with_first_dash(&self, span: Span) -> Span {
         let Some(Frame { kind: FrameKind::Map { key: Some(key), .. }, .. }) = self.stack.last() else { return span };
         let gap = self.text.get(key.span.end as usize..span.start as usize).unwrap_or("");
         let mut at = key.span.end as usize;
