@@ -29,9 +29,10 @@ impl<'a> Lower<'a> {
         let mut operands: Vec<Arg> = state.into_iter().collect();
         let mut storages: Vec<DType> = Vec::new();
         let first = operands.len();
-        for (i, operand) in def.operands.iter().enumerate().skip(first) {
-            let Some(e) = bound.operands[i] else { continue };
-            let exprs: Vec<&'a Expr> = match (&e.kind, operand.variadic) {
+        for (i, e) in bound.operands.iter().enumerate().skip(first) {
+            let Some(e) = *e else { continue };
+            let variadic = def.operands.get(i).is_some_and(|o| o.variadic) && def.code != Opcode::Einsum;
+            let exprs: Vec<&'a Expr> = match (&e.kind, variadic) {
                 (ExprKind::List(items), true) => items.iter().collect(),
                 _ => vec![e],
             };
@@ -88,7 +89,19 @@ impl<'a> Lower<'a> {
             _ => self.tensor_of(scope, v, e.span)?,
         };
         let tv = if def.elementwise { tv } else { self.round(scope, tv) };
+        let tv = if takes_floats(def.code) { self.to_float(scope, tv, e.span)? } else { tv };
         Ok((Arg::of(tv, e.span), tv.storage))
+    }
+
+    /// An integer where a function of real numbers is asked for becomes one.
+    fn to_float(&mut self, scope: ScopeId, tv: Tv, span: Span) -> Res<Tv> {
+        if self.tensor_type(tv.id).dtype != DType::I32 {
+            return Ok(tv);
+        }
+        let dtype = self.module.numerics.apply(DType::F32);
+        let attrs = Attrs::from([("dtype", Attr::DType(dtype))]);
+        let id = self.emit1(scope, Opcode::Cast, &[Arg::of(tv, span)], attrs, span)?;
+        Ok(Tv { id, storage: dtype, span: tv.span })
     }
 
     fn bind_args(
@@ -230,6 +243,7 @@ impl<'a> Lower<'a> {
             Val::Static(s) => s,
             // In a check without bindings an unknown parameter stands for any value.
             Val::Unbound => return Ok(unbound_attr(a)),
+            Val::Tensor(_) if self.symbolic && a.kind == AttrKind::Float => return Ok(unbound_attr(a)),
             other => {
                 let what = self.describe(&other);
                 let d = Diagnostic::error(codes::NOT_STATIC, e.span, format!("`{}` must be known before the run, this is {what}", a.name));
@@ -276,6 +290,11 @@ impl<'a> Lower<'a> {
             }
         }
     }
+}
+
+fn takes_floats(code: Opcode) -> bool {
+    use Opcode::*;
+    matches!(code, Exp | Log | Sqrt | Rsqrt | Sin | Cos | Tanh | Erf | Sigmoid | Silu | Softplus)
 }
 
 enum Slot {

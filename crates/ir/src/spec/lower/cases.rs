@@ -191,8 +191,12 @@ impl<'a> Lower<'a> {
     fn every_case(&mut self, scope: ScopeId, m: &'a MatchDecl) -> Res<Val> {
         let mut first = None;
         for (_, body) in &m.cases {
-            let v = self.case_body(scope, body)?;
-            first.get_or_insert(v);
+            let inner = self.child_scope(scope);
+            self.scopes[inner.0].region = self.func.add_region();
+            let opened = self.open.len();
+            let v = self.case_body(inner, body);
+            self.close_states(self.scopes[inner.0].region, opened);
+            first.get_or_insert(v?);
         }
         first.ok_or(Reported)
     }

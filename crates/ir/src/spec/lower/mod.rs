@@ -21,6 +21,17 @@ mod sugar;
 mod weights;
 
 pub(crate) use scope::{FileScope, Val};
+pub(crate) use sugar::SUGAR;
+
+/// A weight path with its indices as `{}`.
+pub(crate) fn weight_key(path: &str) -> String {
+    weights::key_of(path).0
+}
+
+/// The names of the indices of a weight path.
+pub(crate) fn weight_vars(path: &str) -> Vec<String> {
+    weights::key_of(path).1
+}
 
 use super::ast::{GraphDecl, GraphFile, OutputDecl, SymbolDecl};
 use super::expr::Ident;
@@ -173,15 +184,6 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// Takes over the weight and state tables of an earlier lowering of the same system.
-    pub fn with_tables(mut self, from: &Lower) -> Self {
-        self.module.weights = from.module.weights.clone();
-        self.weights = from.weights.clone();
-        self.module.states = from.module.states.clone();
-        self.states = from.states.clone();
-        self
-    }
-
     /// Reports a diagnostic once, with the calls that led to it.
     pub(crate) fn report(&mut self, mut d: Diagnostic) -> Reported {
         if self.seen.insert((d.code, d.span, d.message.clone())) {
@@ -197,7 +199,7 @@ impl<'a> Lower<'a> {
     /// needs them. `outputs` chooses results by name (`None`: all). `inputs` says which inputs can be fed at all: an
     /// output that needs another is left out.
     pub fn function(&mut self, request: FunctionRequest<'a, '_>) -> LoweredOutputs {
-        let FunctionRequest { name, graph, file, values, outputs, available } = request;
+        let FunctionRequest { name, graph, file, values, outputs, available, weights } = request;
         self.func = Func::new(name);
         self.scopes.clear();
         self.loops.clear();
@@ -212,7 +214,7 @@ impl<'a> Lower<'a> {
             Some((file, prefix)) => self.file_scope(FileScope { file, values, path: String::new(), weights: prefix, region: RegionId(0), loops: Vec::new() }),
             None => self.bare_scope(values),
         };
-        let scope = self.graph_scope(graph, file_scope, RegionId(0), String::new(), None);
+        let scope = self.graph_scope(graph, file_scope, RegionId(0), String::new(), weights);
         self.run_symbols(scope, file_scope, graph, file_index);
         self.declare_inputs(scope, graph, available);
         self.run_effects(scope);
@@ -275,7 +277,10 @@ impl<'a> Lower<'a> {
         for decl in of_file.iter().chain(&graph.symbols) {
             let bounds = self.symbol_bounds(file_scope, decl);
             self.scopes[scope.0].define(&decl.name.name, Val::Static(Static::Int(Dim::symbol(&decl.name.name))));
-            self.add_symbol(&decl.name, bounds);
+            // A check of a component's graphs is thrown away; each may bound its symbols as it likes.
+            if !self.exhaustive {
+                self.add_symbol(&decl.name, bounds);
+            }
         }
     }
 
@@ -354,6 +359,8 @@ pub(crate) struct FunctionRequest<'a, 'r> {
     pub values: &'r BTreeMap<String, Static>,
     /// Results to make; `None` is all.
     pub outputs: Option<&'r BTreeSet<String>>,
+    /// Prefix of the graph's own weights, if it is not that of its file.
+    pub weights: Option<String>,
     /// Inputs that can be fed; `None` is all.
     pub available: Option<&'r dyn Fn(&str) -> bool>,
 }
@@ -362,4 +369,28 @@ pub(crate) struct FunctionRequest<'a, 'r> {
 pub(crate) struct LoweredOutputs {
     /// Results that need an input that cannot be fed, with that input.
     pub left_out: Vec<(String, String)>,
+}
+
+/// Checks every graph of a file with its dims unbound.
+pub(crate) fn check_file(files: &Files, index: usize, diags: &mut Diagnostics) {
+    let f = &files.list[index];
+    let mut lower = Lower::new(files, &Alone, &f.name.name, Numerics::BF16);
+    lower.symbolic = true;
+    lower.exhaustive = true;
+    let none = BTreeMap::new();
+    for graph in f.main.iter().chain(&f.graphs) {
+        if !graph.state_inputs.is_empty() {
+            continue;
+        }
+        lower.function(FunctionRequest {
+            name: graph.name.name.clone(),
+            graph,
+            file: Some((index, String::new())),
+            values: &none,
+            outputs: None,
+            weights: None,
+            available: None,
+        });
+    }
+    diags.extend(lower.diags);
 }

@@ -123,12 +123,9 @@ impl<'a> Lower<'a> {
 
     /// Rounds what an expression yields: a node's value and an argument of a function are rounding points.
     pub(crate) fn finish(&mut self, scope: ScopeId, v: Val, span: Span) -> Res<Val> {
+        let _ = span;
         Ok(match v {
             Val::Tensor(tv) => Val::Tensor(self.round(scope, tv)),
-            Val::Inside(..) | Val::Call(_) => match self.try_tensor(scope, v.clone(), span)? {
-                Some(tv) => Val::Tensor(self.round(scope, tv)),
-                None => v,
-            },
             other => other,
         })
     }

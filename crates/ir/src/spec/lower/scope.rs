@@ -5,7 +5,7 @@ use super::loops::LoopId;
 use super::states::StateVersion;
 use crate::diag::Span;
 use crate::ir::{RegionId, StateId, ValueId};
-use crate::spec::ast::{GraphDecl, InputDecl, NodeDecl, StateDef, WeightDecl};
+use crate::spec::ast::{GraphDecl, InputDecl, NodeDecl, ParamKind, StateDef, WeightDecl};
 use crate::spec::statics::Static;
 use crate::ty::{DType, Dim};
 use std::collections::BTreeMap;
@@ -172,9 +172,17 @@ impl<'a> Lower<'a> {
             };
             names.insert(d.name.name.clone(), Slot::Ready(val));
         }
-        for name in f.lists.iter().map(|l| &l.name.name).chain(f.params.iter().map(|p| &p.name.name)) {
-            let val = values.get(name).map_or(Val::Unbound, |v| Val::Static(v.clone()));
-            names.insert(name.clone(), Slot::Ready(val));
+        for l in &f.lists {
+            let val = values.get(&l.name.name).map_or(Val::Unbound, |v| Val::Static(v.clone()));
+            names.insert(l.name.name.clone(), Slot::Ready(val));
+        }
+        for p in &f.params {
+            let val = match values.get(&p.name.name) {
+                Some(v) => Val::Static(v.clone()),
+                None if p.kind == ParamKind::Int && !p.optional => Val::Static(Static::Int(Dim::symbol(&p.name.name))),
+                None => Val::Unbound,
+            };
+            names.insert(p.name.name.clone(), Slot::Ready(val));
         }
         for w in &f.weights {
             names.insert(w.name.name.clone(), Slot::Weight(w));

@@ -42,6 +42,19 @@ pub(crate) fn key_of(path: &str) -> (String, Vec<String>) {
 }
 
 impl<'a> Lower<'a> {
+    /// Starts with the weights and states of a system that was lowered before.
+    pub(crate) fn adopt(&mut self, weights: &[Weight], states: &[crate::ir::StateDecl]) {
+        self.module.weights = weights.to_vec();
+        self.module.states = states.to_vec();
+        for (i, w) in weights.iter().enumerate() {
+            let known = Known { id: WeightId(i as u32), declared: w.span, shared: Vec::new() };
+            self.weights.by_key.insert(key_of(&w.name).0, known);
+        }
+        for (i, s) in states.iter().enumerate() {
+            self.states.insert(s.name.clone(), crate::ir::StateId(i as u32));
+        }
+    }
+
     /// Reads a weight declared in scope `at` for use in scope `user`.
     pub(crate) fn weight(&mut self, at: ScopeId, user: ScopeId, decl: &'a WeightDecl) -> Res<Tv> {
         let own = join(&self.scopes[at.0].weights, &decl.name.name);
