@@ -56,9 +56,10 @@ fn every_op_has_a_case() {
 fn errors_of(text: &str) -> Vec<(u32, String)> {
     match parse_mapped(text) {
         Err(errors) => errors.into_iter().map(|e| (e.line, e.message)).collect(),
-        Ok((module, lines)) => {
-            verify(&module).into_iter().map(|e| (lines.line(e.site).expect("every site has a line"), e.message)).collect()
-        }
+        Ok((module, lines)) => verify(&module)
+            .into_iter()
+            .map(|e| (lines.line(e.site).expect("every site has a line"), e.message))
+            .collect(),
     }
 }
 

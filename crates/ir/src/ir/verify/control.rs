@@ -2,7 +2,6 @@
 
 use super::ops::results;
 use super::tree::{OpNode, RegionNode};
-use super::types::dim_fault;
 use super::{Cx, Site, refs};
 use crate::ir::{Attr, Keep, Op, ValueId};
 use crate::ops::Opcode;
@@ -92,8 +91,8 @@ fn loop_op(cx: &mut Cx, site: Site, op: &Op, node: &OpNode, around: &mut Around)
     let constant = extent.and_then(Dim::as_const);
     let serial = op.bool("serial").unwrap_or(true);
     if let Some(extent) = extent {
-        if let Some(fault) = dim_fault(extent, 0, cx.symbols) {
-            cx.error(site, format!("the extent {extent} cannot be: {fault}"));
+        if constant.is_some_and(|n| n < 0) {
+            cx.error(site, format!("a loop cannot run {extent} times"));
         }
         if !serial && constant.is_none() {
             cx.error(site, format!("a loop that is not serial has a constant extent, this is {extent}"));
@@ -119,8 +118,11 @@ fn loop_op(cx: &mut Cx, site: Site, op: &Op, node: &OpNode, around: &mut Around)
         want.extend(op.operands.iter().filter_map(|v| cx.ty(*v)).cloned());
         let here = cx.region_site(inner.id);
         if params.len() != want.len() {
-            let message =
-                format!("the region takes the index and {} carried values, not {} parameters", want.len() - 1, params.len());
+            let message = format!(
+                "the region takes the index and {} carried values, not {} parameters",
+                want.len() - 1,
+                params.len()
+            );
             cx.error(here, message);
         }
         cx.expect_types(here, "parameter", params, &want);
@@ -144,8 +146,7 @@ fn loop_results(cx: &mut Cx, site: Site, op: &Op, inner: &RegionNode, carried: &
     let here = Site::Yield(cx.id, inner.id);
     let n = op.operands.len();
     if yields.len() != n + keeps.len() {
-        let message =
-            format!("the region yields {n} carried and {} kept values, not {}", keeps.len(), yields.len());
+        let message = format!("the region yields {n} carried and {} kept values, not {}", keeps.len(), yields.len());
         cx.error(here, message);
         return;
     }
@@ -184,7 +185,8 @@ fn cases(cx: &mut Cx, site: Site, op: &Op, node: &OpNode, around: &mut Around) {
         Some(Attr::Ints(v)) => v,
         _ => &[],
     };
-    if let Some(bad) = select.iter().find(|s| !(0..op.regions.len() as i64).contains(*s)) {
+    let outside: BTreeSet<i64> = select.iter().copied().filter(|s| !(0..op.regions.len() as i64).contains(s)).collect();
+    for bad in outside {
         cx.error(site, format!("the selection names region {bad}, there are {}", op.regions.len()));
     }
     let index = op.operands.first().copied();

@@ -144,7 +144,10 @@ impl Linear<'_, '_> {
             return;
         }
         if home.loops < self.here.loops {
-            self.cx.error(site, format!("the version {shown} is consumed in every iteration of a loop it comes from outside of"));
+            self.cx.error(
+                site,
+                format!("the version {shown} is consumed in every iteration of a loop it comes from outside of"),
+            );
         }
         self.consumed[v.index()] = Some(by);
         self.log.push(v);

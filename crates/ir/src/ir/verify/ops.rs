@@ -78,7 +78,8 @@ fn attrs(cx: &mut Cx, site: Site, op: &Op) -> bool {
         match op.attrs.get(attr.name) {
             None => cx.error(site, format!("`{}` needs the attribute `{}`", def.name, attr.name)),
             Some(value) if kind(value) != attr.kind => {
-                let message = format!("attribute `{}` must be of kind {:?}, not {:?}", attr.name, attr.kind, kind(value));
+                let message =
+                    format!("attribute `{}` must be of kind {:?}, not {:?}", attr.name, attr.kind, kind(value));
                 cx.error(site, message);
             }
             Some(Attr::Dim(d)) => {

@@ -106,7 +106,8 @@ pub(super) fn state_open(cx: &mut Cx, site: Site, op: &Op, around: &mut Around) 
             let known = s.element.len() as i64;
             let iterations = index.iterations(known);
             if index.exceeds(known) {
-                let message = format!("the state has elements for {} indices, the loop {}", s.element.len(), extent_of(index));
+                let message =
+                    format!("the state has elements for {} indices, the loop {}", s.element.len(), extent_of(index));
                 cx.error(site, message);
             }
             let absent: Vec<i64> = iterations.iter().copied().filter(|&i| s.element[i as usize] < 0).collect();
