@@ -14,6 +14,9 @@ struct Open {
     last_op: Option<OpId>,
 }
 
+/// A function and the lines of its places.
+type Finished = (Func, Vec<(Site, u32)>);
+
 /// A function being read. Operands hold written numbers until the function ends, as a use may precede its definition.
 pub(super) struct Body {
     id: FuncId,
@@ -254,7 +257,7 @@ impl Body {
     }
 
     /// The function, with operands resolved; every failure with its line.
-    pub fn finish(mut self) -> std::result::Result<(Func, Vec<(Site, u32)>), Vec<(u32, Fail)>> {
+    pub fn finish(mut self) -> std::result::Result<Finished, Vec<(u32, Fail)>> {
         let mut failures = Vec::new();
         if let Some(open) = self.open.last() {
             let what = if self.open.len() > 1 { "region has no `yield`" } else { "function has no `return`" };

@@ -244,6 +244,6 @@ fn narrow(around: &mut Around, v: ValueId, select: &[i64], k: i64) -> Option<Opt
     Some(entry.reach.replace(reach))
 }
 
-pub(super) fn not_an_index(cx: &Cx, v: ValueId) -> String {
+fn not_an_index(cx: &Cx, v: ValueId) -> String {
     format!("{} must be the index of an enclosing loop that is not serial", cx.show(v))
 }

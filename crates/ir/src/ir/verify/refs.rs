@@ -1,9 +1,11 @@
 //! References to weights and states by loop index.
 
-use super::control::{Around, Index, not_an_index};
+use super::control::{Around, Index};
 use super::ops::results;
 use super::{Cx, Site};
-use crate::ir::{Op, ValueId, Weight};
+use crate::ir::{Op, ValueDef, ValueId, Weight};
+use crate::ops::Opcode;
+use crate::ty::DType;
 
 /// The declaration an integer attribute names.
 fn declared<'a, T>(cx: &mut Cx, site: Site, op: &Op, attr: &str, table: &'a [T]) -> Option<(usize, &'a T)> {
@@ -15,15 +17,57 @@ fn declared<'a, T>(cx: &mut Cx, site: Site, op: &Op, attr: &str, table: &'a [T])
     found
 }
 
-fn index<'a>(cx: &mut Cx, site: Site, v: ValueId, around: &'a Around) -> Option<&'a Index> {
-    match around.indices.get(&v) {
-        Some(index) if !index.serial => Some(index),
-        _ => {
-            let message = not_an_index(cx, v);
-            cx.error(site, message);
-            None
+/// What an index operand stands for.
+enum Selected<'a> {
+    /// The iterations of a loop that is not serial.
+    Loop(&'a Index),
+    /// One index, given by a constant.
+    Fixed(i64),
+}
+
+impl Selected<'_> {
+    /// The indices below `limit`.
+    fn within(&self, limit: i64) -> Vec<i64> {
+        match self {
+            Selected::Loop(index) => index.iterations(limit),
+            Selected::Fixed(i) => (0..limit).contains(i).then_some(*i).into_iter().collect(),
         }
     }
+
+    /// True if there are indices outside `0..limit`.
+    fn exceeds(&self, limit: i64) -> bool {
+        match self {
+            Selected::Loop(index) => index.exceeds(limit),
+            Selected::Fixed(i) => !(0..limit).contains(i),
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Selected::Loop(Index { extent: Some(n), .. }) => format!("the loop runs {n} times"),
+            Selected::Loop(_) => "the extent of the loop is not constant".to_owned(),
+            Selected::Fixed(i) => format!("the index is {i}"),
+        }
+    }
+}
+
+fn selected<'a>(cx: &mut Cx, site: Site, v: ValueId, around: &'a Around) -> Option<Selected<'a>> {
+    match around.indices.get(&v) {
+        Some(index) if !index.serial => return Some(Selected::Loop(index)),
+        None if let Some(i) = constant(cx, v) => return Some(Selected::Fixed(i)),
+        _ => {}
+    }
+    let shown = cx.show(v);
+    cx.error(site, format!("{shown} must be the index of an enclosing loop that is not serial, or an i32 constant"));
+    None
+}
+
+/// The value of an i32 constant.
+fn constant(cx: &Cx, v: ValueId) -> Option<i64> {
+    let ValueDef::Result(op, 0) = cx.func.values.get(v.index())?.def else { return None };
+    let op = cx.func.ops.get(op.index())?;
+    let whole = op.code == Opcode::Const && op.dtype("dtype") == Some(DType::I32);
+    op.float("value").filter(|x| whole && x.fract() == 0.0).map(|x| x as i64)
 }
 
 pub(super) fn weight(cx: &mut Cx, site: Site, op: &Op, around: &Around) {
@@ -38,11 +82,11 @@ pub(super) fn weight(cx: &mut Cx, site: Site, op: &Op, around: &Around) {
     let masked = !w.present.is_empty() && w.elements() == Some(w.present.len() as i64);
     let mut reach = Vec::new();
     for (&v, (var, extent)) in op.operands.iter().zip(&w.loops) {
-        let Some(index) = index(cx, site, v, around) else { continue };
-        if index.exceeds(*extent) {
-            cx.error(site, format!("the weight has {extent} elements along {var}, the loop {}", extent_of(index)));
+        let Some(selected) = selected(cx, site, v, around) else { continue };
+        if selected.exceeds(*extent) {
+            cx.error(site, format!("the weight has {extent} elements along {var}, {}", selected.describe()));
         } else if masked {
-            reach.push(index.iterations(*extent));
+            reach.push(selected.within(*extent));
         }
     }
     if masked
@@ -51,10 +95,6 @@ pub(super) fn weight(cx: &mut Cx, site: Site, op: &Op, around: &Around) {
     {
         cx.error(site, format!("the weight does not exist at {at:?}, which reaches this place"));
     }
-}
-
-fn extent_of(index: &Index) -> String {
-    index.extent.map_or_else(|| "an extent that is not constant".to_owned(), |n| format!("{n} iterations"))
 }
 
 /// The first index combination at which the weight does not exist.
@@ -99,16 +139,18 @@ pub(super) fn state_open(cx: &mut Cx, site: Site, op: &Op, around: &mut Around) 
             return;
         }
         (Some(&v), nest) => {
-            let Some(index) = index(cx, site, v, around) else { return };
-            if nest != [Some(v)] {
+            let Some(selected) = selected(cx, site, v, around) else { return };
+            let once = match selected {
+                Selected::Loop(_) => nest == [Some(v)],
+                Selected::Fixed(_) => nest.is_empty(),
+            };
+            if !once {
                 cx.error(site, "a state is opened in the loop whose index selects it and in no other, else repeatedly");
             }
             let known = s.element.len() as i64;
-            let iterations = index.iterations(known);
-            if index.exceeds(known) {
-                let message =
-                    format!("the state has elements for {} indices, the loop {}", s.element.len(), extent_of(index));
-                cx.error(site, message);
+            let iterations = selected.within(known);
+            if selected.exceeds(known) {
+                cx.error(site, format!("the state has elements for {known} indices, {}", selected.describe()));
             }
             let absent: Vec<i64> = iterations.iter().copied().filter(|&i| s.element[i as usize] < 0).collect();
             if !absent.is_empty() {
