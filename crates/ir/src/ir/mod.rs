@@ -7,7 +7,12 @@
 mod attr;
 mod func;
 mod module;
+#[cfg(feature = "testing")]
+pub mod testing;
+pub mod text;
+pub mod verify;
 
 pub use attr::{Attr, Attrs, Keep};
 pub use func::{Func, Loc, Op, OpId, Region, RegionId, Value, ValueDef, ValueId};
 pub use module::{FuncId, Module, StateDecl, StateId, Symbol, Weight, WeightId, WeightSource};
+pub use text::{canonical, without_spans};
