@@ -247,9 +247,16 @@ fn case(code: Opcode) {
             close(&out[0], &f64s(&[2], &[0.5, 4.0 / 6.0]));
         }
         Rope => ropes(),
-        Attention | KvWrite => states(),
+        Attention => {
+            states();
+            shared_heads();
+        }
+        KvWrite => states(),
         CausalConv => conv(),
-        DeltaRule => delta(),
+        DeltaRule => {
+            delta();
+            shared_key_heads();
+        }
         Coin => coins(),
         SamplingLaw => laws(),
         Draw => {
@@ -516,18 +523,18 @@ fn states() {
 
 fn conv() {
     let mut g = Graph::default();
-    let window = g.state("conv", StateKind::Window { channels: dim("2"), taps: dim("3") }, DType::F64, &[]);
-    let (x, taps) = (g.input("x", ty(DType::F64, "N T 2")), g.input("taps", ty(DType::F64, "2 1 3")));
+    let window = g.state("conv", StateKind::Window { channels: dim("2"), taps: dim("4") }, DType::F64, &[]);
+    let (x, taps) = (g.input("x", ty(DType::F64, "N T 2")), g.input("taps", ty(DType::F64, "2 1 4")));
     let s = g.open(window, None);
     let out = g.ops(Opcode::CausalConv, &[s, x, taps], Attrs::new());
     g.close(out[1]);
     g.output(out[0]);
     let mut request = [g.request()];
-    let x = f64s(&[1, 3, 2], &[1., 10., 2., 20., 3., 30.]);
-    let taps = f64s(&[2, 1, 3], &[100., 10., 1., 0., 1., 2.]);
+    let x = f64s(&[1, 4, 2], &[1., 10., 2., 20., 3., 30., 4., 40.]);
+    let taps = f64s(&[2, 1, 4], &[1000., 100., 10., 1., 3., 0., 1., 2.]);
     let out = g.run_with(&[x, taps], &mut request, Mode::Immediate).unwrap();
-    assert_eq!(out, [f64s(&[1, 3, 2], &[1., 20., 12., 50., 123., 80.])]);
-    assert_eq!(request[0].export(), [("conv.0".to_string(), f64s(&[2, 2], &[2., 3., 20., 30.]))]);
+    assert_eq!(out, [f64s(&[1, 4, 2], &[1., 20., 12., 50., 123., 80., 1234., 140.])]);
+    assert_eq!(request[0].export(), [("conv.0".to_string(), f64s(&[2, 3], &[2., 3., 4., 20., 30., 40.]))]);
 }
 
 fn delta() {
@@ -555,6 +562,45 @@ fn delta() {
     // Head 1: d = 8, S = (8, 16), o = 8; then S = (4, 8), d = -2, S = (2, 8), o = 10.
     close(&out[0], &f64s(&[1, 2, 2, 1], &[2., 8., 4., 10.]));
     close(&request[0].export()[0].1, &f64s(&[2, 2, 1], &[2., 2., 2., 8.]));
+}
+
+/// Query heads 0 and 1 read key/value head 0, heads 2 and 3 head 1.
+fn shared_heads() {
+    let mut g = Graph::default();
+    let kv = g.state("kv", StateKind::KvPool { heads: dim("2"), width: dim("1") }, DType::F64, &[]);
+    let (q, x) = (g.input("q", ty(DType::F64, "N T 4 1")), g.input("x", ty(DType::F64, "N T 2 1")));
+    let at = g.input("at", ty(DType::I32, "N T"));
+    let s = g.open(kv, None);
+    let s = g.op(Opcode::KvWrite, &[s, x, x, at], Attrs::new());
+    let how = attrs([("causal", Attr::Bool(true)), ("window", Attr::Int(0)), ("scale", Attr::Float(1.0))]);
+    let o = g.op(Opcode::Attention, &[q, s, at], how);
+    g.close(s);
+    g.output(o);
+    let inputs = [f64s(&[1, 1, 4, 1], &[1.0; 4]), f64s(&[1, 1, 2, 1], &[5.0, 7.0]), i32s(&[1, 1], &[0])];
+    let out = g.run_with(&inputs, &mut [g.request()], Mode::Immediate).unwrap();
+    assert_eq!(out, [f64s(&[1, 1, 4, 1], &[5.0, 5.0, 7.0, 7.0])]);
+}
+
+/// Value heads 0 and 1 use key head 0, heads 2 and 3 head 1. From zero, o = (q k) beta v.
+fn shared_key_heads() {
+    let mut g = Graph::default();
+    let state = g.state("delta", StateKind::Recurrent { shape: dims("4 1 1") }, DType::F32, &[]);
+    let mut input = |name, d| g.input(name, ty(DType::BF16, d));
+    let ops =
+        [input("q", "N T 2 1"), input("k", "N T 2 1"), input("v", "N T 4 1"), input("a", "N T 4"), input("b", "N T 4")];
+    let s = g.open(state, None);
+    let out = g.ops(Opcode::DeltaRule, &[&[s], &ops[..]].concat(), Attrs::new());
+    g.close(out[1]);
+    g.output(out[0]);
+    let inputs = [
+        bf16s(&[1, 1, 2, 1], &[1., 2.]),
+        bf16s(&[1, 1, 2, 1], &[3., 5.]),
+        bf16s(&[1, 1, 4, 1], &[1., 2., 3., 4.]),
+        bf16s(&[1, 1, 4], &[-1.; 4]),
+        bf16s(&[1, 1, 4], &[1.; 4]),
+    ];
+    let out = g.run_with(&inputs, &mut [g.request()], Mode::Immediate).unwrap();
+    assert_eq!(out, [f32s(&[1, 1, 4, 1], &[3., 6., 30., 40.])]);
 }
 
 fn coins() {

@@ -128,7 +128,7 @@ fn attempt(def: &OpDef, seed: u64) -> bool {
         if g.func.ty(r).is_state() { g.close(r) } else { g.output(r) }
     }
     let mut requests: Vec<_> = (0..common[0]).map(|_| g.request()).collect();
-    let mode = if seed % 2 == 0 { Mode::Immediate } else { Mode::Tentative };
+    let mode = if seed.is_multiple_of(2) { Mode::Immediate } else { Mode::Tentative };
     // Refusing is fine, panicking is not.
     let evaluated = g.run_with(&tensors, &mut requests, mode).is_ok();
     requests.iter_mut().for_each(|r| {
