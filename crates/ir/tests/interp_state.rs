@@ -361,3 +361,50 @@ fn opening_an_element_twice_or_none_is_an_error() {
     assert!(run(1).contains("no element"));
     assert!(run(2).contains("no element"));
 }
+
+#[test]
+fn states_hold_numbers_of_their_own_dtype() {
+    let mut g = Graph::default();
+    let kv = g.state("kv", StateKind::KvPool { heads: dim("1"), width: dim("1") }, DType::BF16, &[]);
+    let conv = g.state("conv", StateKind::Window { channels: dim("1"), taps: dim("2") }, DType::BF16, &[]);
+    let delta = g.state("delta", StateKind::Recurrent { shape: dims("1 1 1") }, DType::BF16, &[]);
+    let (x, at) = (g.input("x", ty(DType::F32, "N T 1 1")), g.input("at", ty(DType::I32, "N T")));
+    let rank3 = g.op(Opcode::Reshape, &[x], attrs([("dims", Attr::Dims(dims("N T 1")))]));
+    let taps = g.input("taps", ty(DType::F32, "1 2"));
+    let s = g.open(kv, None);
+    let s = g.op(Opcode::KvWrite, &[s, x, x, at], Attrs::new());
+    let how = attrs([("causal", Attr::Bool(true)), ("window", Attr::Int(1)), ("scale", Attr::Float(1.0))]);
+    let read = g.op(Opcode::Attention, &[x, s, at], how);
+    g.close(s);
+    let s = g.open(conv, None);
+    let c = g.ops(Opcode::CausalConv, &[s, rank3, taps], Attrs::new());
+    g.close(c[1]);
+    let s = g.open(delta, None);
+    let one = g.input("one", ty(DType::F32, "N T 1 1"));
+    let (zero, full) = (g.input("decay", ty(DType::F32, "N T 1")), g.input("beta", ty(DType::F32, "N T 1")));
+    let d = g.ops(Opcode::DeltaRule, &[s, one, one, x, zero, full], Attrs::new());
+    g.close(d[1]);
+    [read, c[0], d[0]].into_iter().for_each(|v| g.output(v));
+
+    // 1 + 2^-8 + 2^-9 becomes 1 + 2^-7 in bf16.
+    let (fine, coarse) = (1.0 + 3.0 / 512.0, 1.0 + 1.0 / 128.0);
+    let inputs = [
+        f32s(&[1, 2, 1, 1], &[fine, fine]),
+        i32s(&[1, 2], &[0, 1]),
+        f32s(&[1, 2], &[1.0, 1.0]),
+        f32s(&[1, 2, 1, 1], &[1.0, 1.0]),
+        f32s(&[1, 2, 1], &[0.0, 0.0]),
+        f32s(&[1, 2, 1], &[1.0, 0.0]),
+    ];
+    let mut state = [g.request()];
+    let out = g.run_with(&inputs, &mut state, Mode::Immediate).unwrap();
+    assert_eq!(out[0], f32s(&[1, 2, 1, 1], &[coarse, coarse]));
+    // The newest row as given, the older one as the window holds it.
+    assert_eq!(out[1], f32s(&[1, 2, 1], &[fine, coarse + fine]));
+    // A row's output is formed before its state is rounded.
+    assert_eq!(out[2], f32s(&[1, 2, 1, 1], &[fine, coarse]));
+    state[0].commit(2).unwrap();
+    assert!(
+        state[0].export().iter().all(|(_, t)| t.data == Data::F32(vec![coarse; t.len()]) && t.dtype == DType::BF16)
+    );
+}
