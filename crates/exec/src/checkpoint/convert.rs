@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(out, [0x81, 0x3f]);
         out.clear();
         let hair = 1.0 + 2f64.powi(-11) + 2f64.powi(-50);
-        encode_f64(Dtype::F16, &[hair, -hair, 1e300, 1e-300, -0.0, 65519.999_999_999], &mut out).unwrap();
+        encode_f64(Dtype::F16, &[hair, -hair, 1e300, 1e-300, -0.0, 65_519.999_999], &mut out).unwrap();
         assert_eq!(out, [0x01, 0x3c, 0x01, 0xbc, 0x00, 0x7c, 0x00, 0x00, 0x00, 0x80, 0xff, 0x7b]);
     }
 }

@@ -7,8 +7,6 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use safetensors::Dtype;
-
 use super::convert::{encode_f64, is_float};
 use super::write::{NewCheckpoint, TensorSpec, WriteError, WriteErrorKind, write_checkpoint};
 use crate::philox::{key_of_seed, philox4x32_10};
@@ -207,6 +205,8 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use safetensors::Dtype;
+
     use super::*;
 
     fn values(seed: u64, name: &str, shape: &[usize], init: Init) -> Vec<f64> {
