@@ -94,12 +94,17 @@ fn a_missing_tokenizer_is_none_and_a_broken_one_an_error() {
         Tokenizer::from_file(&path).unwrap_err()
     };
     let whole = fs::read(demo().join("target/tokenizer.json")).unwrap();
-    for text in [&b""[..], b"{}", b"[]", b"{\"version\": \"1.0\"}", &whole[..whole.len() / 2]] {
+    for text in [&b"{}"[..], b"[]", b"{\"version\": \"1.0\"}"] {
         let error = broken(text);
         assert!(matches!(error, TextError::Invalid { .. }) && error.to_string().contains("tokenizer.json"), "{error}");
     }
-    let TextError::File(e) = broken(b"\xff") else { panic!("not a file error") };
-    assert_eq!(e.kind, CheckpointErrorKind::NotUtf8 { offset: 0 });
+    let kind = |bytes: &[u8]| match broken(bytes) {
+        TextError::File(e) => e.kind,
+        other => panic!("{other}"),
+    };
+    assert!(matches!(kind(b"{\n\"decoder\": {,}}"), CheckpointErrorKind::Json { line: 2, column: 13, .. }));
+    assert!(matches!(kind(&whole[..whole.len() / 2]), CheckpointErrorKind::Json { .. }));
+    assert_eq!(kind(b"\xff"), CheckpointErrorKind::NotUtf8 { offset: 0 });
     let none = Tokenizer::from_file(&dir.path().join("none.json"));
     assert!(matches!(none, Err(TextError::File(e)) if e.kind == CheckpointErrorKind::NotFound));
 }

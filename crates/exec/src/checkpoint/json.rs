@@ -52,13 +52,18 @@ pub(crate) fn read_object(path: &Path) -> Result<(Value, String), CheckpointErro
 /// Parses a JSON object in which no object has a key twice.
 pub(crate) fn parse_object(text: &str) -> Result<Value, Kind> {
     let value: Value = serde_json::from_str(text).map_err(json_error)?;
-    let mut de = serde_json::Deserializer::from_str(text);
-    UniqueKeys.deserialize(&mut de).map_err(json_error)?;
+    check_syntax(text)?;
     if value.is_object() { Ok(value) } else { Err(Kind::JsonNotObject) }
 }
 
+/// Checks that a text is JSON in which no object has a key twice.
+pub(crate) fn check_syntax(text: &str) -> Result<(), Kind> {
+    let mut de = serde_json::Deserializer::from_str(text);
+    UniqueKeys.deserialize(&mut de).and_then(|()| de.end()).map_err(json_error)
+}
+
 /// The parser's error with its position taken out of the message.
-pub(crate) fn json_error(e: serde_json::Error) -> Kind {
+fn json_error(e: serde_json::Error) -> Kind {
     let (line, column) = (e.line(), e.column());
     let message = e.to_string();
     let message = match message.rfind(" at line ") {

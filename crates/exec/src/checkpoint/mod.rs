@@ -27,4 +27,4 @@ pub use synth::{Init, SynthTensor, fill_synth, write_synth_checkpoint};
 pub use write::{NewCheckpoint, TensorSpec, WriteError, WriteErrorKind, write_checkpoint, write_safetensors};
 
 pub(crate) use convert::{decode, encode};
-pub(crate) use json::{open_regular, read_text};
+pub(crate) use json::{check_syntax, open_regular, read_text};

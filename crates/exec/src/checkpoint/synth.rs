@@ -79,9 +79,10 @@ pub fn write_synth_checkpoint(
 /// Writes the bytes of one invented tensor.
 ///
 /// # Errors
-/// `out` failed, or the dtype is no floating-point type ([`io::ErrorKind::InvalidInput`]).
+/// `out` failed; or the dtype is no floating-point type or the shape overflows ([`io::ErrorKind::InvalidInput`]).
 pub fn fill_synth(seed: u64, spec: &TensorSpec, init: Init, out: &mut dyn Write) -> io::Result<()> {
-    let len: usize = spec.shape.iter().product();
+    let overflow = || io::Error::new(io::ErrorKind::InvalidInput, "the shape overflows");
+    let len = spec.shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).ok_or_else(overflow)?;
     let mut words = Words::new(seed, &spec.name);
     let row = spec.shape.last().copied().unwrap_or(1).max(1);
     let step = match init {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tokenizers::decoders::DecoderWrapper;
 use tokenizers::models::ModelWrapper;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, read_text};
+use crate::checkpoint::{Checkpoint, CheckpointError, check_syntax, read_text};
 
 /// Largest tokenizer.json accepted; those of vocabularies of 250,000 have about 30 MB.
 const MAX_BYTES: u64 = 512 << 20;
@@ -62,6 +62,8 @@ impl Tokenizer {
     /// The file cannot be read or used.
     pub fn from_file(path: &Path) -> Result<Self, TextError> {
         let text = read_text(path, MAX_BYTES)?;
+        // The library panics on some syntax errors; and this one says where they are.
+        check_syntax(&text).map_err(|kind| CheckpointError::new(path, kind))?;
         Self::from_json(&text).map_err(|message| TextError::Invalid { path: path.to_owned(), message })
     }
 
