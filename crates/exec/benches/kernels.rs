@@ -42,7 +42,9 @@ fn gemm(c: &mut Criterion) {
                 group.throughput(Throughput::Elements((2 * rows * inputs * outputs) as u64));
                 for (kind, w) in &packs {
                     let id = BenchmarkId::new(*kind, format!("{rows}x{inputs}x{outputs}"));
-                    group.bench_function(id, |b| b.iter(|| linear(&pool, &x, inputs, rows, w, black_box(&mut y), outputs)));
+                    group.bench_function(id, |b| {
+                        b.iter(|| linear(&pool, &x, inputs, rows, w, black_box(&mut y), outputs))
+                    });
                 }
             }
         }

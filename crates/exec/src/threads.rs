@@ -306,7 +306,10 @@ fn next_job(shared: &Shared, index: usize, done: u64) -> Option<u64> {
         }
         if started.elapsed() > SPIN {
             shared.sleeping[index].store(true, Ordering::SeqCst);
-            while fresh().is_none() && !shared.stop.load(Ordering::SeqCst) && shared.sleeping[index].load(Ordering::SeqCst) {
+            while fresh().is_none()
+                && !shared.stop.load(Ordering::SeqCst)
+                && shared.sleeping[index].load(Ordering::SeqCst)
+            {
                 thread::park();
             }
             shared.sleeping[index].store(false, Ordering::SeqCst);

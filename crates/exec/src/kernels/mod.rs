@@ -7,5 +7,7 @@
 //!
 //! Shapes are checked by assertions: a violated one is a bug of the caller, not of user input.
 
+#![allow(clippy::needless_range_loop, reason = "lanes and register tiles are indexed by constants")]
+
 pub mod gemm;
 pub mod simd;

@@ -13,7 +13,7 @@ use std::ops::Range;
 use tile::Block;
 
 /// Multiply-adds below which a second thread costs more than it saves.
-const MIN_WORK: usize = 1 << 15;
+const MIN_WORK: usize = 1 << 16;
 /// Rows of one task: enough to amortise a weight block held in the first-level cache.
 const TASK_ROWS: usize = 96;
 

@@ -84,12 +84,54 @@ impl<T: Real> Block<'_, T> {
         let mut panel = self.panels.start;
         while panel < self.panels.end {
             let group = panel / GROUP * GROUP;
+            let both = group + 2 * GROUP;
+            let whole = panel == group && both <= self.panels.end && both * LANES <= self.w.outputs();
+            if self.rows.len() == 1 && S::ACCUMULATORS >= 2 * GROUP && whole {
+                // SAFETY: two full groups of `GROUP * steps` lines each start at `group * steps`.
+                self.one_row::<S, W>(s, unsafe { lines.add(group * steps * LANES) }, steps, panel);
+                panel = both;
+                continue;
+            }
             let width = GROUP.min(all - group);
             let last = self.panels.end.min(group + width);
             // SAFETY: the group's lines start `group * steps` lines in, and panel `panel - group` is within its width.
             let first_line = unsafe { lines.add((group * steps + panel - group) * LANES) };
             self.panels_of_group::<S, W>(s, first_line, width, panel..last);
             panel = last;
+        }
+    }
+
+    /// One row against two full groups: twice the independent sums of a tile, to cover the latency of the additions.
+    #[inline(always)]
+    fn one_row<S: Simd<T>, W: Weights<T>>(&self, s: S, lines: *const W::Lane, steps: usize, panel: usize) {
+        let inputs = self.w.inputs();
+        // SAFETY: the row lies inside `x` and `y`, as `linear` asserted; this task alone writes these outputs; each
+        // group has `steps` steps of `GROUP` lines.
+        unsafe {
+            let x = self.x.as_ptr().add(self.rows.start * self.x_stride);
+            let mut acc = [[s.splat(T::ZERO); GROUP]; 2];
+            for step in 0..steps {
+                let k = step * W::STEP;
+                let last = W::STEP == 2 && k + 1 == inputs;
+                let a = s.splat(*x.add(k));
+                let a2 = s.splat(if W::STEP == 2 && !last { *x.add(k + 1) } else { T::ZERO });
+                let line = lines.add(step * GROUP * LANES);
+                for g in 0..2 {
+                    for p in 0..GROUP {
+                        let (b, c) = W::vectors(s, line.add((g * steps * GROUP + p) * LANES));
+                        acc[g][p] = s.fma(a, b, acc[g][p]);
+                        if W::STEP == 2 && !last {
+                            acc[g][p] = s.fma(a2, c, acc[g][p]);
+                        }
+                    }
+                }
+            }
+            let y = self.y.ptr(self.rows.start * self.y_stride + panel * LANES);
+            for g in 0..2 {
+                for p in 0..GROUP {
+                    s.store(y.add((g * GROUP + p) * LANES), acc[g][p]);
+                }
+            }
         }
     }
 
@@ -170,11 +212,18 @@ impl<T: Real> Block<'_, T> {
         unsafe {
             let mut acc = [[s.splat(T::ZERO); P]; R];
             if at.k.start > 0 {
+                let mut edge = [[[T::ZERO; LANES]; P]; R];
+                let (mut from, mut stride) = (self.y.ptr(at.row * self.y_stride + first), self.y_stride);
+                if !full {
+                    for (r, row) in edge.as_flattened_mut().as_flattened_mut().chunks_mut(P * LANES).enumerate() {
+                        let count = outputs - first;
+                        std::ptr::copy_nonoverlapping(from.add(r * stride), row.as_mut_ptr(), count);
+                    }
+                    (from, stride) = (edge.as_mut_ptr().cast(), P * LANES);
+                }
                 for r in 0..R {
                     for p in 0..P {
-                        let o = first + p * LANES;
-                        let from = self.y.ptr((at.row + r) * self.y_stride + o);
-                        acc[r][p] = if full { s.load(from) } else { s.load_part(from, outputs - o, T::ZERO) };
+                        acc[r][p] = s.load(from.add(r * stride + p * LANES));
                     }
                 }
             }
@@ -211,11 +260,21 @@ impl<T: Real> Block<'_, T> {
                     }
                 }
             }
+            let mut edge = [[[T::ZERO; LANES]; P]; R];
+            let to = self.y.ptr(at.row * self.y_stride + first);
+            let (mut out, mut stride) = (to, self.y_stride);
+            if !full {
+                (out, stride) = (edge.as_mut_ptr().cast(), P * LANES);
+            }
             for r in 0..R {
                 for p in 0..P {
-                    let o = first + p * LANES;
-                    let to = self.y.ptr((at.row + r) * self.y_stride + o);
-                    if full { s.store(to, acc[r][p]) } else { s.store_part(to, acc[r][p], outputs - o) }
+                    s.store(out.add(r * stride + p * LANES), acc[r][p]);
+                }
+            }
+            if !full {
+                for (r, row) in edge.as_flattened().as_flattened().chunks(P * LANES).enumerate() {
+                    let count = outputs - first;
+                    std::ptr::copy_nonoverlapping(row.as_ptr(), to.add(r * self.y_stride), count);
                 }
             }
         }

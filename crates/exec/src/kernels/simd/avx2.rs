@@ -83,10 +83,7 @@ impl Simd<f32> for Avx2 {
             let upper = _mm256_set1_epi32(0xffff_0000_u32.cast_signed());
             (
                 (_mm256_castsi256_ps(_mm256_slli_epi32::<16>(a)), _mm256_castsi256_ps(_mm256_slli_epi32::<16>(b))),
-                (
-                    _mm256_castsi256_ps(_mm256_and_si256(a, upper)),
-                    _mm256_castsi256_ps(_mm256_and_si256(b, upper)),
-                ),
+                (_mm256_castsi256_ps(_mm256_and_si256(a, upper)), _mm256_castsi256_ps(_mm256_and_si256(b, upper))),
             )
         }
     }

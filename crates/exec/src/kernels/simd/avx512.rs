@@ -126,7 +126,8 @@ impl Simd<f32> for Avx512 {
             let mut i = 0;
             while i < LANES {
                 let (a, b) = (_mm512_unpacklo_ps(rows[i], rows[i + 1]), _mm512_unpackhi_ps(rows[i], rows[i + 1]));
-                let (c, d) = (_mm512_unpacklo_ps(rows[i + 2], rows[i + 3]), _mm512_unpackhi_ps(rows[i + 2], rows[i + 3]));
+                let (c, d) =
+                    (_mm512_unpacklo_ps(rows[i + 2], rows[i + 3]), _mm512_unpackhi_ps(rows[i + 2], rows[i + 3]));
                 t[i] = _mm512_shuffle_ps::<0b01_00_01_00>(a, c);
                 t[i + 1] = _mm512_shuffle_ps::<0b11_10_11_10>(a, c);
                 t[i + 2] = _mm512_shuffle_ps::<0b01_00_01_00>(b, d);
