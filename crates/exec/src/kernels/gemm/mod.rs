@@ -2,15 +2,16 @@
 //!
 //! `y[n, o]` starts from 0 and takes `fma(x[n, k], w[o, k], y)` for `k` ascending, whatever the number of rows.
 
+mod block;
 mod pack;
-mod tile;
+pub(super) mod tile;
 
 pub use pack::PackedB;
 
 use super::simd::{LANES, Real};
 use crate::threads::{Pool, Shares};
+use block::Block;
 use std::ops::Range;
-use tile::Block;
 
 /// Multiply-adds below which a second thread costs more than it saves.
 const MIN_WORK: usize = 1 << 16;
