@@ -9,5 +9,12 @@
 
 #![allow(clippy::needless_range_loop, reason = "lanes and register tiles are indexed by constants")]
 
+pub mod attention;
+pub mod bmm;
+pub mod conv;
+pub mod delta;
 pub mod gemm;
+pub mod rowwise;
+pub mod sampling;
+pub mod select;
 pub mod simd;

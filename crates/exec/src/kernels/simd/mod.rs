@@ -9,11 +9,13 @@ mod avx512;
 mod exp;
 mod portable;
 mod real;
+mod slices;
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use real::Real;
+pub(crate) use slices::{load_lanes, store_lanes};
 
 /// Lanes of a virtual vector, for every element type and instruction set.
 pub const LANES: usize = 16;

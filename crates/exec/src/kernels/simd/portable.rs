@@ -117,6 +117,7 @@ macro_rules! array_simd {
         }
     };
 }
+#[cfg(target_arch = "x86_64")]
 pub(super) use array_simd;
 
 array_simd!(Portable, f32, 8);

@@ -2,6 +2,7 @@
 
 use super::portable::Portable;
 use super::{Kernel, Path};
+use std::cell::Cell;
 use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub};
 
@@ -55,6 +56,10 @@ pub trait Real:
     #[must_use]
     fn order_key(self) -> u64;
 
+    /// Calls `body` with `len` elements of unspecified content that this thread keeps between calls. A call from inside
+    /// `body` gets memory of its own.
+    fn scratch<R>(len: usize, body: impl FnOnce(&mut [Self]) -> R) -> R;
+
     /// Runs a kernel on the instructions of [`Path::current`].
     fn dispatch<K: Kernel<Self>>(kernel: K) -> K::Out;
 }
@@ -95,6 +100,18 @@ macro_rules! real {
                 let bits = (self + 0.0).to_bits();
                 let top = 1 << (<$bits>::BITS - 1);
                 u64::from(if bits & top == 0 { bits | top } else { !bits })
+            }
+            fn scratch<R>(len: usize, body: impl FnOnce(&mut [Self]) -> R) -> R {
+                thread_local! {
+                    static MEMORY: Cell<Vec<$t>> = const { Cell::new(Vec::new()) };
+                }
+                let mut memory = MEMORY.take();
+                if memory.len() < len {
+                    memory.resize(len, 0.0);
+                }
+                let out = body(&mut memory[..len]);
+                MEMORY.set(memory);
+                out
             }
             #[inline]
             fn dispatch<K: Kernel<Self>>(kernel: K) -> K::Out {
