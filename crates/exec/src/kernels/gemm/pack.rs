@@ -1,0 +1,118 @@
+//! The packed form of a weight matrix.
+//!
+//! Outputs are cut into panels of 16, panels into groups of [`GROUP`] (the last group may hold fewer). A group is stored
+//! as `[K][panels of the group][16]`, so that one walk over `k` reads a single stream. bf16 weights keep two successive
+//! `k` in one word, the even one in the lower half, so that a panel's two vectors come from one load. Outputs past the
+//! last are zeros; they are computed and never stored.
+
+use super::super::simd::{LANES, Real};
+use crate::threads::Pool;
+
+/// Panels of a full group: four AVX-512 accumulators a row.
+pub(super) const GROUP: usize = 4;
+
+/// Sixteen lanes at a cache line's start.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Line<E>(pub(super) [E; LANES]);
+
+/// The lanes in memory.
+pub(super) enum Store<T> {
+    Plain(Vec<Line<T>>),
+    /// Lines of bf16 pairs over `k.div_ceil(2)` steps.
+    Bf16(Vec<Line<u32>>),
+}
+
+/// A weight matrix `[outputs, inputs]` in packed form, for [`super::linear`].
+pub struct PackedB<T> {
+    outputs: usize,
+    inputs: usize,
+    pub(super) store: Store<T>,
+}
+
+impl<T> std::fmt::Debug for PackedB<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self.store {
+            Store::Plain(_) => "plain",
+            Store::Bf16(_) => "bf16",
+        };
+        write!(f, "PackedB([{}, {}], {kind})", self.outputs, self.inputs)
+    }
+}
+
+impl<T: Real> PackedB<T> {
+    /// Packs a row-major weight `[outputs, inputs]`.
+    ///
+    /// # Panics
+    /// If `w` does not hold `outputs * inputs` elements.
+    #[must_use]
+    pub fn new(pool: &Pool, w: &[T], outputs: usize, inputs: usize) -> Self {
+        assert_eq!(w.len(), outputs * inputs, "weight is not [outputs, inputs]");
+        let lines = pack(pool, outputs, inputs, |o, k| w[o * inputs + k]);
+        Self { outputs, inputs, store: Store::Plain(lines) }
+    }
+
+    /// Packs a row-major weight `[outputs, inputs]` of bf16 bits, two bytes an element. Results are the bits that the
+    /// widened weight gives.
+    ///
+    /// # Panics
+    /// If `bits` does not hold `outputs * inputs` elements.
+    #[must_use]
+    pub fn from_bf16(pool: &Pool, bits: &[u16], outputs: usize, inputs: usize) -> Self {
+        assert_eq!(bits.len(), outputs * inputs, "weight is not [outputs, inputs]");
+        let lines = pack(pool, outputs, inputs.div_ceil(2), |o, pair| {
+            let at = |k: usize| if k < inputs { u32::from(bits[o * inputs + k]) } else { 0 };
+            at(2 * pair) | at(2 * pair + 1) << 16
+        });
+        Self { outputs, inputs, store: Store::Bf16(lines) }
+    }
+
+    /// Rows of the weight: elements of an output row.
+    #[must_use]
+    pub fn outputs(&self) -> usize {
+        self.outputs
+    }
+
+    /// Columns of the weight: elements of an input row.
+    #[must_use]
+    pub fn inputs(&self) -> usize {
+        self.inputs
+    }
+
+    /// Bytes held.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        match &self.store {
+            Store::Plain(lines) => size_of_val(lines.as_slice()),
+            Store::Bf16(lines) => size_of_val(lines.as_slice()),
+        }
+    }
+}
+
+/// Lines over `steps` steps of `k`, a group a task.
+fn pack<E: Copy + Default + Send + Sync>(
+    pool: &Pool,
+    outputs: usize,
+    steps: usize,
+    at: impl Fn(usize, usize) -> E + Sync,
+) -> Vec<Line<E>> {
+    let panels = outputs.div_ceil(LANES);
+    let mut lines = vec![Line([E::default(); LANES]); panels * steps];
+    if lines.is_empty() {
+        return lines;
+    }
+    pool.par_chunks_mut(&mut lines, GROUP * steps, |group, lines| {
+        let width = lines.len() / steps;
+        for panel in 0..width {
+            for lane in 0..LANES {
+                let o = (group * GROUP + panel) * LANES + lane;
+                if o < outputs {
+                    for k in 0..steps {
+                        lines[k * width + panel].0[lane] = at(o, k);
+                    }
+                }
+            }
+        }
+    });
+    lines
+}

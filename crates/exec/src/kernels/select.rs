@@ -1,0 +1,110 @@
+//! The greatest elements of a row: argmax and top-k.
+//!
+//! The order is total: greater values first, equal values (both zeros are equal) by lower index, NaN after everything.
+
+use super::simd::{Kernel, LANES, Real, Simd, load_lanes};
+use std::cmp::Reverse;
+
+/// The first greatest element of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Argmax {
+    /// Its index; 0 where no element is a number.
+    pub index: usize,
+    /// Whether every element is NaN, or there is none.
+    pub all_nan: bool,
+}
+
+/// The first greatest element of `x`; a NaN never wins.
+#[must_use]
+pub fn argmax<T: Real>(x: &[T]) -> Argmax {
+    T::dispatch(First { x })
+}
+
+struct First<'a, T> {
+    x: &'a [T],
+}
+
+impl<T: Real> Kernel<T> for First<'_, T> {
+    type Out = Argmax;
+    #[inline(always)]
+    fn run<S: Simd<T>>(self, s: S) -> Argmax {
+        let mut lanes = s.splat(T::NEG_INFINITY);
+        for at in (0..self.x.len()).step_by(LANES) {
+            lanes = s.max(load_lanes(s, self.x, at, T::NEG_INFINITY), lanes);
+        }
+        let peak = s.tree_max(lanes);
+        match self.x.iter().position(|x| *x == peak) {
+            Some(index) => Argmax { index, all_nan: false },
+            None => Argmax { index: 0, all_nan: true },
+        }
+    }
+}
+
+/// Indices of the `k` first elements of `x` in the order of values, best first; all of them where `x` is shorter.
+///
+/// # Panics
+/// If `x` has more than `u32::MAX` elements.
+#[must_use]
+pub fn top_k<T: Real>(x: &[T], k: usize) -> Vec<u32> {
+    let len = u32::try_from(x.len()).expect("a row's indices fit u32: no vocabulary is longer");
+    let k = k.min(x.len());
+    if k == 0 {
+        return Vec::new();
+    }
+    let scanned = if 4 * k < x.len() { T::dispatch(Scan { x, k }) } else { None };
+    let mut best = scanned.unwrap_or_else(|| (0..len).map(|i| rank(x, i)).collect());
+    if best.len() > k {
+        best.select_nth_unstable(k - 1);
+        best.truncate(k);
+    }
+    best.sort_unstable();
+    best.into_iter().map(|(_, index)| index).collect()
+}
+
+/// Sorts as the order of values does.
+type Rank = (Reverse<u64>, u32);
+
+#[inline(always)]
+fn rank<T: Real>(x: &[T], index: u32) -> Rank {
+    (Reverse(x[index as usize].order_key()), index)
+}
+
+/// A superset of the `k` best of a long row: one pass that keeps what beats the `k`-th best so far. `None` where a NaN
+/// is among the `k` best of some part: such a row is sorted out by all its ranks.
+struct Scan<'a, T> {
+    x: &'a [T],
+    k: usize,
+}
+
+impl<T: Real> Kernel<T> for Scan<'_, T> {
+    type Out = Option<Vec<Rank>>;
+    #[inline(always)]
+    fn run<S: Simd<T>>(self, s: S) -> Option<Vec<Rank>> {
+        let Self { x, k } = self;
+        let room = (2 * k + 4 * LANES).min(x.len());
+        let mut kept: Vec<Rank> = Vec::with_capacity(room + LANES);
+        kept.extend((0..room as u32).map(|i| rank(x, i)));
+        let mut bound = shrink(x, &mut kept, k)?;
+        for at in (room..x.len()).step_by(LANES) {
+            // Later elements that equal the k-th best come after it.
+            let mut better = s.gt(load_lanes(s, x, at, T::NEG_INFINITY), s.splat(bound));
+            while better != 0 {
+                kept.push(rank(x, (at + better.trailing_zeros() as usize) as u32));
+                better &= better - 1;
+            }
+            if kept.len() >= room {
+                bound = shrink(x, &mut kept, k)?;
+            }
+        }
+        Some(kept)
+    }
+}
+
+/// Keeps the `k` best and returns the worst of them, unless it is NaN.
+#[inline(always)]
+fn shrink<T: Real>(x: &[T], kept: &mut Vec<Rank>, k: usize) -> Option<T> {
+    kept.select_nth_unstable(k - 1);
+    kept.truncate(k);
+    let (Reverse(key), index) = kept[k - 1];
+    (key != 0).then(|| x[index as usize])
+}
