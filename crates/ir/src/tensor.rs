@@ -117,8 +117,8 @@ impl Tensor {
         let data = match to {
             DType::F64 => Data::F64(wide),
             DType::F32 => Data::F32(wide.iter().map(|x| *x as f32).collect()),
-            DType::BF16 => Data::F32(wide.iter().map(|x| round_bf16_from_f64(*x)).collect()),
-            DType::F16 => Data::F32(wide.iter().map(|x| half::f16::from_f64(*x).to_f32()).collect()),
+            DType::BF16 => Data::F32(wide.iter().map(|x| round_once(DType::BF16, *x)).collect()),
+            DType::F16 => Data::F32(wide.iter().map(|x| round_once(DType::F16, *x)).collect()),
             DType::I32 => Data::I32(wide.iter().map(|x| *x as i32).collect()),
             DType::U8 => Data::U8(wide.iter().map(|x| *x as u8).collect()),
             DType::Bool => Data::Bool(wide.iter().map(|x| *x != 0.0).collect()),
@@ -138,9 +138,9 @@ pub fn round_bf16(x: f32) -> f32 {
     f32::from_bits(rounded)
 }
 
-/// Rounds a double to bfloat16 with one rounding.
-fn round_bf16_from_f64(x: f64) -> f32 {
-    half::bf16::from_f64(x).to_f32()
+/// Rounds a double to a 16-bit dtype with one rounding.
+fn round_once(dtype: DType, x: f64) -> f32 {
+    crate::interp::round_to(dtype, x) as f32
 }
 
 #[cfg(test)]

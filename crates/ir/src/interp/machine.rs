@@ -167,7 +167,12 @@ impl Machine<'_> {
             return Err(format!("state `{}` is used, but the call has no request", decl.name));
         }
         if !self.opened.insert((StateId(id), found)) {
-            return Err(format!("element {found} of state `{}` is opened twice", decl.name));
+            // An element that was closed goes on from its last version.
+            let last = self.closed.iter().position(|v| v.id == StateId(id) && v.element == found);
+            return match last {
+                Some(i) => Ok(Slot::from(self.closed.remove(i))),
+                None => Err(format!("element {found} of state `{}` is opened while it is open", decl.name)),
+            };
         }
         let tentative = self.mode == Mode::Tentative;
         StateValue::open(self.states, StateId(id), found, tentative)

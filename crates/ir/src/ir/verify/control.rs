@@ -41,8 +41,10 @@ pub(super) struct Around {
     pub indices: BTreeMap<ValueId, Index>,
     /// Index values from the outermost loop inwards; `None` for a loop without an index.
     pub nest: Vec<Option<ValueId>>,
-    /// Elements of each state that are opened so far.
+    /// Elements of each state that are open.
     pub opened: BTreeSet<(usize, i64)>,
+    /// For the version an element had when it was opened: the elements that were opened there.
+    pub opened_at: BTreeMap<ValueId, Vec<(usize, i64)>>,
 }
 
 pub(super) fn check(cx: &mut Cx, body: &RegionNode) {
@@ -59,6 +61,7 @@ fn region(cx: &mut Cx, node: &RegionNode, around: &mut Around) {
                 match op.code {
                     Opcode::Weight => refs::weight(cx, site, op, around),
                     Opcode::StateOpen => refs::state_open(cx, site, op, around),
+                    Opcode::StateClose => refs::state_close(cx, op, around),
                     _ => {}
                 }
                 for inner in op_node.regions.iter().flatten() {

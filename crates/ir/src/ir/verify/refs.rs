@@ -159,8 +159,32 @@ pub(super) fn state_open(cx: &mut Cx, site: Site, op: &Op, around: &mut Around) 
             iterations.iter().map(|&i| s.element[i as usize]).filter(|e| *e >= 0).collect()
         }
     };
+    if let Some(v) = op.results.first() {
+        around.opened_at.insert(*v, elements.iter().map(|e| (id, *e)).collect());
+    }
     let twice: Vec<i64> = elements.into_iter().filter(|&e| !around.opened.insert((id, e))).collect();
     if !twice.is_empty() {
-        cx.error(site, format!("the function opens elements {twice:?} of the state a second time"));
+        cx.error(site, format!("elements {twice:?} of the state are opened while they are open"));
+    }
+}
+
+/// A closed element may be opened again.
+pub(super) fn state_close(cx: &Cx, op: &Op, around: &mut Around) {
+    let Some(mut v) = op.operands.first().copied() else { return };
+    // Versions form a chain; its length is bounded by the number of ops.
+    for _ in 0..=cx.func.ops.len() {
+        if let Some(elements) = around.opened_at.remove(&v) {
+            for e in elements {
+                around.opened.remove(&e);
+            }
+            return;
+        }
+        let Some(ValueDef::Result(def, _)) = cx.func.values.get(v.index()).map(|x| x.def) else { return };
+        let Some(def) = cx.func.ops.get(def.index()) else { return };
+        let state = def.operands.iter().find(|x| cx.func.values.get(x.index()).is_some_and(|x| x.ty.is_state()));
+        match state {
+            Some(x) => v = *x,
+            None => return,
+        }
     }
 }

@@ -55,7 +55,7 @@ impl<'a> Lower<'a> {
             }
             ExprKind::Attr(base, method) => {
                 if let ExprKind::Name(component) = &base.kind
-                    && self.find(scope, component).is_none()
+                    && self.scopes[scope.0].file.is_none()
                     && self.around.component(component).is_some()
                 {
                     return self.call_graph(scope, Target::Component(component, Some(method)), args, kwargs, span);

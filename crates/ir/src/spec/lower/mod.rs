@@ -241,6 +241,7 @@ impl<'a> Lower<'a> {
         self.close_states(RegionId(0), 0);
         let func = std::mem::replace(&mut self.func, Func::new(""));
         let func = if self.diags.has_errors() || self.symbolic { func } else { self.ordered(func) };
+        self.module.symbols.sort_by(|a, b| a.name.cmp(&b.name));
         self.module.funcs.push(func);
         LoweredOutputs { left_out }
     }
