@@ -112,7 +112,8 @@ pub fn attention<T: Real>(
     let out = Shares::new(out);
     let task = |index: usize| {
         let (request, rows, head) = &tasks[index];
-        T::dispatch(Task { rule, q, positions, request, rows: rows.clone(), head: *head, out: &out });
+        let task = Task { rule, q, positions, request, rows: rows.clone(), head: *head, out: &out };
+        T::scratch(task.sizes().iter().sum(), |memory| T::dispatch(Walk { task: &task, memory: task.split(memory) }));
     };
     if work < MIN_WORK { (0..tasks.len()).for_each(task) } else { pool.run(tasks.len(), task) }
 }
@@ -146,27 +147,39 @@ struct Memory<'a, T> {
     norms: &'a mut [T],
 }
 
-impl<T: Real> Kernel<T> for Task<'_, T> {
+/// A task with its memory.
+struct Walk<'a, T> {
+    task: &'a Task<'a, T>,
+    memory: Memory<'a, T>,
+}
+
+impl<T: Real> Kernel<T> for Walk<'_, T> {
     type Out = ();
     #[inline(always)]
     fn run<S: Simd<T>>(self, s: S) {
-        let group = self.rule.query_heads / self.request.kv.heads;
-        let queries = self.rows.len() * group;
-        let width = self.request.kv.width;
-        let padded = width.next_multiple_of(LANES);
-        let sizes = [queries * SPAN, padded * CHUNK, queries * padded, queries, queries, queries * width];
-        T::scratch(sizes.iter().sum(), |memory| {
-            let (scores, rest) = memory.split_at_mut(sizes[0]);
-            let (lines, rest) = rest.split_at_mut(sizes[1]);
-            let (sums, rest) = rest.split_at_mut(sizes[2]);
-            let (peaks, rest) = rest.split_at_mut(sizes[3]);
-            let (norms, queries) = rest.split_at_mut(sizes[4]);
-            self.walk(s, Memory { queries, scores, lines, sums, peaks, norms });
-        });
+        self.task.walk(s, self.memory);
     }
 }
 
 impl<T: Real> Task<'_, T> {
+    /// Elements of the parts of [`Memory`], in order.
+    fn sizes(&self) -> [usize; 6] {
+        let KvView { heads, width, .. } = self.request.kv;
+        let queries = self.rows.len() * (self.rule.query_heads / heads);
+        let padded = width.next_multiple_of(LANES);
+        [queries * width, queries * SPAN, padded * CHUNK, queries * padded, queries, queries]
+    }
+
+    fn split<'m>(&self, memory: &'m mut [T]) -> Memory<'m, T> {
+        let sizes = self.sizes();
+        let (queries, rest) = memory.split_at_mut(sizes[0]);
+        let (scores, rest) = rest.split_at_mut(sizes[1]);
+        let (lines, rest) = rest.split_at_mut(sizes[2]);
+        let (sums, rest) = rest.split_at_mut(sizes[3]);
+        let (peaks, norms) = rest.split_at_mut(sizes[4]);
+        Memory { queries, scores, lines, sums, peaks, norms }
+    }
+
     fn sight(&self, row: usize) -> Range<usize> {
         self.rule.visible(self.positions[row] as usize, self.request.end)
     }
@@ -273,11 +286,14 @@ impl<T: Real> Task<'_, T> {
             }
             let (first, last) = (sight.start - span, sight.end - span);
             let vectors = (first / LANES * LANES..last).step_by(LANES);
-            let mask = |at: usize| lane_range(first.max(at) - at, (last - at).min(LANES));
             let hidden = s.splat(T::NEG_INFINITY);
             let mut peak = hidden;
             for at in vectors.clone() {
-                let v = s.select(mask(at), s.mul(load_lanes(s, scores, at, T::ZERO), scale), hidden);
+                let v = s.select(
+                    lane_range(first.max(at) - at, (last - at).min(LANES)),
+                    s.mul(load_lanes(s, scores, at, T::ZERO), scale),
+                    hidden,
+                );
                 store_lanes(s, scores, at, v);
                 peak = s.max(v, peak);
             }
@@ -286,7 +302,7 @@ impl<T: Real> Task<'_, T> {
             let mut norm = s.splat(T::ZERO);
             for at in vectors {
                 let v = s.exp(s.sub(load_lanes(s, scores, at, T::ZERO), s.splat(peak)));
-                let v = s.select(mask(at), v, s.splat(T::ZERO));
+                let v = s.select(lane_range(first.max(at) - at, (last - at).min(LANES)), v, s.splat(T::ZERO));
                 store_lanes(s, scores, at, v);
                 norm = s.add(norm, v);
             }

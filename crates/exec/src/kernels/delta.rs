@@ -231,17 +231,34 @@ impl<T: Real> Kernel<T> for Head<'_, T> {
 /// Multiplies up to 16 rows of the state by `decay`; lane `i` of the result is row `i` times `k`.
 #[inline(always)]
 fn decayed_product<T: Real, S: Simd<T>>(s: S, state: &mut [T], decay: S::V, k: &[T], width: usize) -> S::V {
+    if state.len() == LANES * width && width.is_multiple_of(LANES) {
+        return decayed_product_full(s, state, decay, k, width);
+    }
     let mut sums = [s.splat(T::ZERO); LANES];
     for (row, sum) in state.chunks_exact_mut(width).zip(&mut sums) {
-        // SAFETY: `row` and `k` hold `width` elements.
+        for c in (0..width).step_by(LANES) {
+            let v = s.mul(load_lanes(s, row, c, T::ZERO), decay);
+            store_lanes(s, row, c, v);
+            *sum = s.fma(v, load_lanes(s, k, c, T::ZERO), *sum);
+        }
+    }
+    s.tree_add_rows(sums)
+}
+
+/// [`decayed_product`] of 16 rows of whole vectors: all sums advance together, in registers.
+#[inline(always)]
+fn decayed_product_full<T: Real, S: Simd<T>>(s: S, state: &mut [T], decay: S::V, k: &[T], width: usize) -> S::V {
+    let mut sums = [s.splat(T::ZERO); LANES];
+    assert!(state.len() == LANES * width && k.len() >= width);
+    for c in (0..width).step_by(LANES) {
+        // SAFETY: row `i` is `width` elements from `i * width`, `k` holds `width`, a multiple of 16.
         unsafe {
-            let mut c = 0;
-            while c < width {
-                let count = (width - c).min(LANES);
-                let v = s.mul(s.load_part(row.as_ptr().add(c), count, T::ZERO), decay);
-                s.store_part(row.as_mut_ptr().add(c), v, count);
-                *sum = s.fma(v, s.load_part(k.as_ptr().add(c), count, T::ZERO), *sum);
-                c += LANES;
+            let key = s.load(k.as_ptr().add(c));
+            for i in 0..LANES {
+                let at = state.as_mut_ptr().add(i * width + c);
+                let v = s.mul(s.load(at), decay);
+                s.store(at, v);
+                sums[i] = s.fma(v, key, sums[i]);
             }
         }
     }
@@ -258,19 +275,42 @@ fn written_product<T: Real, S: Simd<T>>(
     q: &[T],
     width: usize,
 ) -> S::V {
+    if state.len() == LANES * width && width.is_multiple_of(LANES) {
+        return written_product_full(s, state, &delta, k, q, width);
+    }
     let mut sums = [s.splat(T::ZERO); LANES];
     for ((row, sum), delta) in state.chunks_exact_mut(width).zip(&mut sums).zip(delta) {
         let delta = s.splat(delta);
-        // SAFETY: `row`, `k` and `q` hold `width` elements.
+        for c in (0..width).step_by(LANES) {
+            let v = s.fma(delta, load_lanes(s, k, c, T::ZERO), load_lanes(s, row, c, T::ZERO));
+            store_lanes(s, row, c, v);
+            *sum = s.fma(v, load_lanes(s, q, c, T::ZERO), *sum);
+        }
+    }
+    s.tree_add_rows(sums)
+}
+
+/// [`written_product`] of 16 rows of whole vectors: all sums advance together, in registers.
+#[inline(always)]
+fn written_product_full<T: Real, S: Simd<T>>(
+    s: S,
+    state: &mut [T],
+    delta: &[T; LANES],
+    k: &[T],
+    q: &[T],
+    width: usize,
+) -> S::V {
+    let mut sums = [s.splat(T::ZERO); LANES];
+    assert!(state.len() == LANES * width && k.len() >= width && q.len() >= width);
+    for c in (0..width).step_by(LANES) {
+        // SAFETY: row `i` is `width` elements from `i * width`, `k` and `q` hold `width`, a multiple of 16.
         unsafe {
-            let mut c = 0;
-            while c < width {
-                let count = (width - c).min(LANES);
-                let old = s.load_part(row.as_ptr().add(c), count, T::ZERO);
-                let v = s.fma(delta, s.load_part(k.as_ptr().add(c), count, T::ZERO), old);
-                s.store_part(row.as_mut_ptr().add(c), v, count);
-                *sum = s.fma(v, s.load_part(q.as_ptr().add(c), count, T::ZERO), *sum);
-                c += LANES;
+            let (key, query) = (s.load(k.as_ptr().add(c)), s.load(q.as_ptr().add(c)));
+            for i in 0..LANES {
+                let at = state.as_mut_ptr().add(i * width + c);
+                let v = s.fma(s.splat(delta[i]), key, s.load(at));
+                s.store(at, v);
+                sums[i] = s.fma(v, query, sums[i]);
             }
         }
     }

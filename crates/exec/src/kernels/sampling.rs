@@ -17,8 +17,8 @@ impl std::fmt::Display for NoDistribution {
 
 impl std::error::Error for NoDistribution {}
 
-/// Candidates that a top-p filter without top-k sorts first; the whole row is sorted where they hold too little mass.
-const FIRST_SORTED: usize = 1024;
+/// Candidates that a top-p filter sorts first; eight times as many where they hold too little mass, and so on.
+const FIRST_SORTED: usize = 256;
 
 /// Writes to `out` the probabilities of `softmax(logits / temperature)` after top-k, then top-p on the renormalised
 /// rest, then renormalisation. `top_k` below 1, or not below the row's length, is off; so is `top_p` from 1 on. A token
@@ -111,7 +111,7 @@ fn nucleus<T: Real>(logits: &[T], top_p: f64, support: usize, out: &mut [f64]) {
         if kept < count || count == support {
             break order[..kept].to_vec();
         }
-        count = support;
+        count = (count * 8).min(support);
     };
     let mut weights: Vec<(usize, f64)> = kept.iter().map(|id| (*id as usize, out[*id as usize])).collect();
     weights.sort_unstable_by_key(|(id, _)| *id);

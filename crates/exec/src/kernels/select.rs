@@ -5,6 +5,9 @@
 use super::simd::{Kernel, LANES, Real, Simd, load_lanes};
 use std::cmp::Reverse;
 
+/// Elements that are reduced to one maximum before they are compared with those before.
+const PIECE: usize = 1024;
+
 /// The first greatest element of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argmax {
@@ -28,13 +31,21 @@ impl<T: Real> Kernel<T> for First<'_, T> {
     type Out = Argmax;
     #[inline(always)]
     fn run<S: Simd<T>>(self, s: S) -> Argmax {
-        let mut lanes = s.splat(T::NEG_INFINITY);
-        for at in (0..self.x.len()).step_by(LANES) {
-            lanes = s.max(load_lanes(s, self.x, at, T::NEG_INFINITY), lanes);
+        // The first piece that holds a greater element than all before it is searched at the end.
+        let (mut peak, mut piece) = (T::NEG_INFINITY, 0);
+        for first in (0..self.x.len()).step_by(PIECE) {
+            let part = &self.x[first..(first + PIECE).min(self.x.len())];
+            let mut lanes = s.splat(T::NEG_INFINITY);
+            for at in (0..part.len()).step_by(LANES) {
+                lanes = s.max(load_lanes(s, part, at, T::NEG_INFINITY), lanes);
+            }
+            let here = s.tree_max(lanes);
+            if here > peak {
+                (peak, piece) = (here, first);
+            }
         }
-        let peak = s.tree_max(lanes);
-        match self.x.iter().position(|x| *x == peak) {
-            Some(index) => Argmax { index, all_nan: false },
+        match self.x[piece..].iter().position(|x| *x == peak) {
+            Some(index) => Argmax { index: piece + index, all_nan: false },
             None => Argmax { index: 0, all_nan: true },
         }
     }

@@ -151,6 +151,24 @@ impl Simd<f32> for Avx512 {
         u
     }
     #[inline(always)]
+    fn tree_add_rows(self, rows: [__m512; LANES]) -> __m512 {
+        // Each step folds two vectors into one, so that lane `4 b + p` ends as row `4 b + p`.
+        // SAFETY: see above.
+        unsafe {
+            let mut quarters = [rows[0]; 4];
+            let mut p = 0;
+            while p < 4 {
+                let (a, b) = (fold_8(rows[p], rows[4 + p]), fold_8(rows[8 + p], rows[12 + p]));
+                let low = _mm512_shuffle_f32x4::<0b10_00_10_00>(a, b);
+                let high = _mm512_shuffle_f32x4::<0b11_01_11_01>(a, b);
+                quarters[p] = _mm512_add_ps(low, high);
+                p += 1;
+            }
+            let (a, b) = (fold_2(quarters[0], quarters[1]), fold_2(quarters[2], quarters[3]));
+            _mm512_add_ps(_mm512_shuffle_ps::<0b10_00_10_00>(a, b), _mm512_shuffle_ps::<0b11_01_11_01>(a, b))
+        }
+    }
+    #[inline(always)]
     fn to_array(self, v: __m512) -> [f32; LANES] {
         let mut out = [0.0; LANES];
         // SAFETY: see above; the array has 16 elements.
@@ -164,5 +182,31 @@ impl Simd<f32> for Avx512 {
             let upper = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(v)));
             super::avx2::tree_add8(_mm256_add_ps(_mm512_castps512_ps256(v), upper))
         }
+    }
+}
+
+/// Lanes 8 apart added: those of `a` in the lower half, those of `b` in the upper.
+///
+/// # Safety
+/// The processor must have AVX-512.
+#[inline(always)]
+unsafe fn fold_8(a: __m512, b: __m512) -> __m512 {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let low = _mm512_shuffle_f32x4::<0b01_00_01_00>(a, b);
+        _mm512_add_ps(low, _mm512_shuffle_f32x4::<0b11_10_11_10>(a, b))
+    }
+}
+
+/// Within each 128-bit part, lanes 2 apart added: those of `a` in the lower half, those of `b` in the upper.
+///
+/// # Safety
+/// The processor must have AVX-512.
+#[inline(always)]
+unsafe fn fold_2(a: __m512, b: __m512) -> __m512 {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let low = _mm512_shuffle_ps::<0b01_00_01_00>(a, b);
+        _mm512_add_ps(low, _mm512_shuffle_ps::<0b11_10_11_10>(a, b))
     }
 }

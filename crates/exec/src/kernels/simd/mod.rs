@@ -109,8 +109,9 @@ impl Path {
 
 /// A computation written over virtual vectors of `T`.
 ///
-/// `run` and everything it calls on vectors must be `#[inline(always)]`: the instructions of a path are enabled in the
-/// function that [`Real::dispatch`] calls, and only code inlined into it is compiled with them.
+/// `run` and everything it calls on vectors must be `#[inline(always)]`, and no closure may hold vector code: the
+/// instructions of a path are enabled in the function that [`Real::dispatch`] calls, and only code inlined into it is
+/// compiled with them.
 pub trait Kernel<T: Real> {
     /// What the computation returns.
     type Out;
