@@ -5,6 +5,7 @@
 //! bug of this crate.
 
 pub mod diag;
+pub mod interp;
 pub mod ir;
 pub mod ops;
 pub mod spec;

@@ -2,12 +2,16 @@
 //! ranges).
 
 pub mod codes;
-
+mod json;
+mod render;
 mod source;
+mod suggest;
 
 pub use codes::{CODES, Code, code_info};
-
+pub use json::{JsonDiagnostic, JsonPosition, JsonRange, JsonRelated, to_json};
+pub use render::render;
 pub use source::{FileId, SourceFile, SourceMap, Span};
+pub use suggest::suggest;
 
 /// How bad a diagnostic is. Only [`Severity::Error`] makes a command fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

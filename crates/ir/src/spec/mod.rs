@@ -1,4 +1,56 @@
 //! The spec language: YAML text to a spanned tree, expressions, names, dims, types, lowering to the graph IR.
 
+pub mod ast;
 pub mod expr;
+mod fields;
+mod hygiene;
+mod load;
+mod lower;
+mod parse_graph;
+pub mod statics;
+pub mod system;
 pub mod yaml;
+
+pub use load::Host;
+
+use crate::diag::{Diagnostic, Diagnostics, SourceMap, codes};
+use load::Loader;
+use system::{LoadedSystem, Overrides};
+
+/// A loaded file: a system, or a graph on its own.
+pub enum Loaded {
+    /// A system file.
+    System(LoadedSystem),
+    /// A graph file, checked with its dims unbound.
+    Graph {
+        /// The files read.
+        sources: SourceMap,
+        /// Messages.
+        diags: Diagnostics,
+    },
+}
+
+/// Loads and checks a file. Whether it is a system or a graph is decided by its first key.
+pub fn load(path: &str, host: &dyn Host, over: &Overrides) -> Loaded {
+    let mut loader = Loader::new(host);
+    let Some(root) = loader.tree(path, None) else {
+        return Loaded::Graph { sources: loader.sources, diags: loader.diags };
+    };
+    if root.get("system").is_some() {
+        return Loaded::System(system::load(loader, root, path, host, over));
+    }
+    if root.get("graph").is_none() {
+        loader.diags.push(
+            Diagnostic::error(codes::MISSING_KEY, root.span, "a spec file begins with `graph: NAME` or `system: NAME`")
+                .help("a part of a system file that others extend is checked through them"),
+        );
+        return Loaded::Graph { sources: loader.sources, diags: loader.diags };
+    }
+    let index = loader.graph_from(path, &root);
+    let Loader { sources, mut diags, files, .. } = loader;
+    if let Some(index) = index {
+        hygiene::file(&files, index, &mut diags);
+        lower::check_file(&files, index, &mut diags);
+    }
+    Loaded::Graph { sources, diags }
+}

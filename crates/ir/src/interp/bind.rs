@@ -1,0 +1,72 @@
+//! Run-time symbols from the shapes of the inputs.
+
+use super::InterpError;
+use crate::ir::Func;
+use crate::tensor::Tensor;
+use crate::ty::{Env, TensorType};
+
+/// Values of the function's symbols: a bare symbol in an input's type takes the extent it stands at; every other extent,
+/// and every further occurrence of a symbol, must agree.
+///
+/// # Errors
+/// Another number of inputs, or an input with another dtype, number of axes or extent than its type says. The message
+/// names the input, the axis, the dim and the extents.
+pub fn bind_symbols(func: &Func, inputs: &[Tensor]) -> Result<Env, InterpError> {
+    let params = &func.region(func.body).params;
+    if params.len() != inputs.len() {
+        let message = format!("`{}` takes {} inputs, {} are given", func.name, params.len(), inputs.len());
+        return Err(InterpError::named(&func.name, message));
+    }
+    let name = |i: usize| func.inputs.get(i).map_or("", String::as_str);
+    let mut types: Vec<&TensorType> = Vec::new();
+    for (i, id) in params.iter().enumerate() {
+        let ty = func.tensor(*id).ok_or_else(|| InterpError::named(name(i), "an input cannot be a state"))?;
+        check_kind(name(i), ty, &inputs[i])?;
+        types.push(ty);
+    }
+    let mut env = Env::new();
+    let mut from = std::collections::BTreeMap::new();
+    for (i, (ty, input)) in types.iter().zip(inputs).enumerate() {
+        for (axis, (dim, have)) in ty.dims.iter().zip(&input.shape).enumerate() {
+            let Some(symbol) = dim.as_symbol() else { continue };
+            let have = *have as i64;
+            match env.get(symbol) {
+                Some(bound) if *bound != have => {
+                    let message = format!(
+                        "axis {axis} of input `{}` ({ty}) has extent {have}, but {symbol} is {bound} by input `{}`",
+                        name(i),
+                        from[symbol]
+                    );
+                    return Err(InterpError::named(name(i), message));
+                }
+                Some(_) => {}
+                None => {
+                    env.insert(symbol.to_string(), have);
+                    from.insert(symbol, name(i));
+                }
+            }
+        }
+    }
+    for (i, (ty, input)) in types.iter().zip(inputs).enumerate() {
+        for (axis, (dim, have)) in ty.dims.iter().zip(&input.shape).enumerate() {
+            let want = dim.eval(&env);
+            if want != Some(*have as i64) {
+                let want = want.map_or("has no value".to_string(), |w| format!("= {w}"));
+                let message = format!("axis {axis} of input `{}` ({ty}) has extent {have}, but {dim} {want}", name(i));
+                return Err(InterpError::named(name(i), message));
+            }
+        }
+    }
+    Ok(env)
+}
+
+fn check_kind(name: &str, ty: &TensorType, input: &Tensor) -> Result<(), InterpError> {
+    if ty.dtype != input.dtype {
+        return Err(InterpError::named(name, format!("input `{name}` must be {ty}, its dtype is {}", input.dtype)));
+    }
+    if ty.rank() != input.shape.len() {
+        let message = format!("input `{name}` must be {ty}, its extents are {:?}", input.shape);
+        return Err(InterpError::named(name, message));
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Loading files: a graph or system file with everything it refers to.
+
+use super::ast::GraphFile;
+use super::lower::Files;
+use super::parse_graph;
+use super::yaml::{Node, parse_bytes};
+use crate::diag::{Diagnostic, Diagnostics, SourceMap, Span, codes};
+use std::collections::BTreeMap;
+
+/// How this crate reads files. Paths are as written in specs, relative ones resolved against the file that names them.
+pub trait Host {
+    /// The bytes of a file, or why it cannot be read.
+    fn read(&self, path: &str) -> Result<Vec<u8>, String>;
+}
+
+/// Loads graph files, each once.
+pub(crate) struct Loader<'h> {
+    host: &'h dyn Host,
+    pub sources: SourceMap,
+    pub diags: Diagnostics,
+    pub files: Files,
+    by_path: BTreeMap<String, Option<usize>>,
+}
+
+/// Most files of one system.
+const MAX_FILES: usize = 256;
+
+impl<'h> Loader<'h> {
+    pub fn new(host: &'h dyn Host) -> Self {
+        Loader {
+            host,
+            sources: SourceMap::default(),
+            diags: Diagnostics::default(),
+            files: Files::default(),
+            by_path: BTreeMap::new(),
+        }
+    }
+
+    /// The tree of a file; `from` is the place that names it.
+    pub fn tree(&mut self, path: &str, from: Option<Span>) -> Option<Node> {
+        match self.host.read(path) {
+            Ok(bytes) => parse_bytes(path, &bytes, &mut self.sources, &mut self.diags).1,
+            Err(why) => {
+                let text = format!("{path} cannot be read: {why}");
+                self.diags.push(match from {
+                    Some(span) => Diagnostic::error(codes::FILE, span, text).help("paths are relative to the file that names them"),
+                    None => Diagnostic::error_nowhere(codes::FILE, text),
+                });
+                None
+            }
+        }
+    }
+
+    /// The graph file at a path, with its imports.
+    pub fn graph(&mut self, path: &str, from: Option<Span>) -> Option<usize> {
+        let path = normal(path);
+        if let Some(known) = self.by_path.get(&path) {
+            return *known;
+        }
+        if self.by_path.len() >= MAX_FILES {
+            self.diags.push(Diagnostic::error_nowhere(codes::FILE, format!("more than {MAX_FILES} files")));
+            return None;
+        }
+        self.by_path.insert(path.clone(), None);
+        let root = self.tree(&path, from)?;
+        self.graph_from(&path, &root)
+    }
+
+    /// A graph file whose tree is already read.
+    pub fn graph_from(&mut self, path: &str, root: &Node) -> Option<usize> {
+        let file = parse_graph::graph_file(root.span.file, path, root, &mut self.diags)?;
+        let index = self.files.list.len();
+        self.by_path.insert(normal(path), Some(index));
+        self.files.list.push(file);
+        self.files.imports.push(BTreeMap::new());
+        let uses: Vec<(String, String, Span)> = self.files.list[index]
+            .uses
+            .iter()
+            .map(|u| (u.name.name.clone(), super::system::relative(&self.sources, u.path_span, &u.path), u.path_span))
+            .collect();
+        for (name, path, span) in uses {
+            if let Some(i) = self.graph(&path, Some(span)) {
+                self.files.imports[index].insert(name, i);
+            }
+        }
+        Some(index)
+    }
+
+    /// The loaded file.
+    pub fn file(&self, index: usize) -> &GraphFile {
+        &self.files.list[index]
+    }
+}
+
+/// A path without `.` and `x/..` parts, so that one file has one name.
+pub(crate) fn normal(path: &str) -> String {
+    let mut out: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "." => {}
+            ".." if out.last().is_some_and(|p| *p != ".." && !p.is_empty()) => {
+                out.pop();
+            }
+            p => out.push(p),
+        }
+    }
+    out.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::normal;
+
+    #[test]
+    fn paths_are_normalised() {
+        assert_eq!(normal("a/../b/./c.yaml"), "b/c.yaml");
+        assert_eq!(normal("../x/../y"), "../y");
+        assert_eq!(normal("/a/../b"), "/b");
+    }
+}

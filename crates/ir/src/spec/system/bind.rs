@@ -1,0 +1,596 @@
+//! Binding a parsed system: configurations, values, limits, pools, tensor tables.
+
+use super::decl::*;
+use super::tables;
+use super::values::{Config, Values};
+use super::{CheckpointRef, LoadedSystem, Overrides, Serve, System, Width, parse_sets};
+use crate::diag::{Diagnostic, Diagnostics, Span, codes, suggest};
+use crate::spec::ast::{GraphFile, ListKind, ParamKind};
+use crate::spec::load::{Host, Loader};
+use crate::spec::lower::{FunctionRequest, Lower};
+use crate::spec::statics::{self, Static};
+use crate::ty::Numerics;
+use std::collections::BTreeMap;
+
+pub(super) fn bind(
+    loader: Loader,
+    decl: SystemDecl,
+    component_files: BTreeMap<String, usize>,
+    host: &dyn Host,
+    over: &Overrides,
+) -> LoadedSystem {
+    let Loader { mut sources, mut diags, files, .. } = loader;
+    let sets = parse_sets(&over.sets, &mut sources, &mut diags);
+    let (checkpoints, configs) = read_configs(&decl, host, over, &mut diags);
+    let numerics = match (over.numerics, &decl.numerics) {
+        (Some(n), _) => n,
+        (None, None) => Numerics::F32,
+        (None, Some(name)) => Numerics::from_name(&name.name).unwrap_or_else(|| {
+            diags.push(
+                Diagnostic::error(codes::BAD_ATTRIBUTE, name.span, format!("there is no numerics policy `{}`", name.name))
+                    .help("f64, f32 or bf16"),
+            );
+            Numerics::F32
+        }),
+    };
+    let values = Values::new(&decl, &files, &component_files, &configs, &sets);
+    check_sets(&values, &mut diags);
+    let mut bound = BTreeMap::new();
+    for c in &decl.components {
+        if let Some(file) = component_files.get(&c.name.name) {
+            bound.insert(c.name.name.clone(), component_values(&values, c, &files.list[*file], &mut diags));
+        }
+    }
+    let serve = serve_values(&values, &mut diags);
+    let widths = width_values(&values, &serve, &mut diags);
+    check_pools(&values, &component_files, &mut diags);
+    if !over.no_limits {
+        check_limits(&values, &mut diags);
+    }
+    let paths = static_paths(&values, &bound, &serve);
+    let set_values = system_values(&values);
+    let shares = tables::shares(&values, &mut diags);
+    diags.extend(values.diags.take());
+    let usable = !diags.has_errors();
+    let mut system = System {
+        name: decl.name.name.clone(),
+        decl,
+        files,
+        component_files,
+        values: bound,
+        paths,
+        shares,
+        set_values,
+        numerics,
+        checkpoints,
+        serve,
+        widths,
+        weights: Vec::new(),
+        states: Vec::new(),
+        configs,
+    };
+    for file in system.component_files.values().collect::<std::collections::BTreeSet<_>>() {
+        crate::spec::hygiene::file(&system.files, *file, &mut diags);
+    }
+    if usable {
+        let (weights, states, found) = lower_components(&system);
+        diags.extend(found);
+        system.weights = weights;
+        system.states = states;
+        tables::bind_sources(&mut system, &mut diags);
+    }
+    let system = if diags.has_errors() && !usable { None } else { Some(system) };
+    LoadedSystem { sources, diags, system }
+}
+
+fn read_configs(
+    decl: &SystemDecl,
+    host: &dyn Host,
+    over: &Overrides,
+    diags: &mut Diagnostics,
+) -> (Vec<CheckpointRef>, BTreeMap<String, Config>) {
+    let mut refs = Vec::new();
+    let mut configs = BTreeMap::new();
+    for name in over.checkpoints.keys() {
+        if !decl.checkpoints.iter().any(|c| c.name.name == *name) {
+            let known: Vec<&str> = decl.checkpoints.iter().map(|c| c.name.name.as_str()).collect();
+            diags.push(
+                Diagnostic::error_nowhere(codes::SYSTEM, format!("the system has no checkpoint `{name}`"))
+                    .help(format!("its checkpoints: {}", known.join(", "))),
+            );
+        }
+    }
+    for c in &decl.checkpoints {
+        let (dir, span) = match (over.checkpoints.get(&c.name.name), &c.path) {
+            (Some(dir), _) => (dir.clone(), None),
+            (None, Some((dir, span))) => (dir.clone(), Some(*span)),
+            (None, None) => {
+                diags.push(
+                    Diagnostic::error(codes::CHECKPOINT, c.name.span, format!("checkpoint `{}` has no directory", c.name.name))
+                        .help(format!("give one with --checkpoint {}=DIR, or write `path:`", c.name.name)),
+                );
+                continue;
+            }
+        };
+        let dir = crate::spec::load::normal(&dir);
+        refs.push(CheckpointRef {
+            name: c.name.name.clone(),
+            dir: dir.clone(),
+            ignore: c.ignore.iter().map(|i| (i.pattern.clone(), i.reason.clone())).collect(),
+        });
+        let error = |text: String| match span {
+            Some(span) => Diagnostic::error(codes::CHECKPOINT, span, text),
+            None => Diagnostic::error_nowhere(codes::CHECKPOINT, text),
+        };
+        let path = format!("{dir}/config.json");
+        let json = match host.read(&path) {
+            Err(why) => {
+                diags.push(error(format!("{path} cannot be read: {why}")).help("a checkpoint is a directory with config.json"));
+                continue;
+            }
+            Ok(bytes) => match serde_json::from_slice::<serde_json::Value>(&bytes) {
+                Ok(json) => json,
+                Err(e) => {
+                    diags.push(error(format!("{path} is not JSON: {e}")));
+                    continue;
+                }
+            },
+        };
+        let mut at = &json;
+        let mut found = true;
+        for part in c.config.iter().flat_map(|p| p.split('.')) {
+            match at.get(part) {
+                Some(next) => at = next,
+                None => {
+                    diags.push(error(format!("{path} has no `{part}`, which the system file names as the place of its keys")));
+                    found = false;
+                    break;
+                }
+            }
+        }
+        if !found {
+            continue;
+        }
+        // Keys beside the named place stay visible: the place's own win.
+        let mut merged = at.clone();
+        if let (Some(inner), Some(outer)) = (merged.as_object_mut(), json.as_object()) {
+            for (k, v) in outer {
+                inner.entry(k.clone()).or_insert_with(|| v.clone());
+            }
+        }
+        configs.insert(c.name.name.clone(), Config { dir, json: merged });
+    }
+    (refs, configs)
+}
+
+/// Every `--set` must name something.
+fn check_sets(values: &Values, diags: &mut Diagnostics) {
+    let mut known: Vec<String> = values.decl.bindings.names();
+    for c in &values.decl.components {
+        known.extend(c.bindings.names().iter().map(|n| format!("{}.{n}", c.name.name)));
+        if let Some(f) = values.component_files.get(&c.name.name).map(|f| &values.files.list[*f]) {
+            known.extend(declared_names(f).iter().map(|n| format!("{}.{n}", c.name.name)));
+        }
+    }
+    known.extend(["requests", "context", "chunk", "tensor_parallel"].map(|k| format!("serve.{k}")));
+    for (name, (_, span)) in values.sets {
+        if !known.contains(name) {
+            let mut d = Diagnostic::error(codes::UNKNOWN_NAME, *span, format!("there is nothing named `{name}` to set"));
+            if let Some(near) = suggest(name, known.iter().map(String::as_str)) {
+                d = d.help(format!("did you mean `{near}`?"));
+            }
+            diags.push(d);
+        }
+    }
+}
+
+fn declared_names(f: &GraphFile) -> Vec<String> {
+    let dims = f.dims.iter().map(|d| d.name.name.clone());
+    dims.chain(f.lists.iter().map(|l| l.name.name.clone())).chain(f.params.iter().map(|p| p.name.name.clone())).collect()
+}
+
+fn component_values(values: &Values, c: &ComponentDecl, f: &GraphFile, diags: &mut Diagnostics) -> BTreeMap<String, Static> {
+    let component = c.name.name.as_str();
+    let mut out = BTreeMap::new();
+    let bound_somewhere = |name: &str| {
+        c.bindings.names().iter().any(|n| n == name)
+            || values.decl.bindings.names().iter().any(|n| n == name)
+            || values.sets.contains_key(name)
+            || values.sets.contains_key(&format!("{component}.{name}"))
+    };
+    let place = |name: &str| binding_span(&c.bindings, name).or_else(|| binding_span(&values.decl.bindings, name));
+    let get = |name: &str, span: Span| values.binding(Some(component), name, place(name).unwrap_or(span)).ok();
+    for d in &f.dims {
+        let name = &d.name.name;
+        if !bound_somewhere(name) {
+            diags.push(unbound("dim", name, component, d.name.span, c.name.span));
+            continue;
+        }
+        match get(name, d.name.span) {
+            Some(Static::Int(v)) if v.as_const().is_some_and(|v| v > 0) => {
+                out.insert(name.clone(), Static::Int(v));
+            }
+            Some(other) => diags.push(
+                Diagnostic::error(codes::BOUNDS, place(name).unwrap_or(d.name.span), format!("dim `{name}` is a positive integer, this is {other}"))
+                    .related(d.name.span, "declared here"),
+            ),
+            None => {}
+        }
+    }
+    for p in &f.params {
+        let name = &p.name.name;
+        if !bound_somewhere(name) {
+            if !matches!(p.kind, ParamKind::OneOf(_)) {
+                diags.push(unbound("parameter", name, component, p.name.span, c.name.span));
+            }
+            continue;
+        }
+        let Some(v) = get(name, p.name.span) else { continue };
+        let fitted = match (&p.kind, &v) {
+            (_, Static::None) if p.optional => Some(v.clone()),
+            (ParamKind::Int, Static::Int(_)) | (ParamKind::Bool, Static::Bool(_)) => Some(v.clone()),
+            (ParamKind::Int, Static::Float(f)) if f.fract() == 0.0 => Some(Static::from(*f as i64)),
+            (ParamKind::Float, Static::Int(_) | Static::Float(_)) => v.as_f64().map(Static::Float),
+            (ParamKind::OneOf(words), Static::Str(w)) if words.contains(w) => Some(v.clone()),
+            _ => None,
+        };
+        match fitted {
+            Some(v) => {
+                out.insert(name.clone(), v);
+            }
+            None => {
+                let want = match &p.kind {
+                    ParamKind::Int => "an integer".to_string(),
+                    ParamKind::Float => "a number".to_string(),
+                    ParamKind::Bool => "true or false".to_string(),
+                    ParamKind::OneOf(words) => format!("one of {}", words.join(", ")),
+                };
+                diags.push(
+                    Diagnostic::error(codes::CONFIG_KEY, place(name).unwrap_or(p.name.span), format!("parameter `{name}` is {want}, this is {v}"))
+                        .related(p.name.span, "declared here"),
+                );
+            }
+        }
+    }
+    for l in &f.lists {
+        let name = &l.name.name;
+        if !bound_somewhere(name) {
+            diags.push(unbound("list", name, component, l.name.span, c.name.span));
+            continue;
+        }
+        let Some(v) = get(name, l.name.span) else { continue };
+        let at = place(name).unwrap_or(l.name.span);
+        let Static::List(items) = &v else {
+            diags.push(Diagnostic::error(codes::CONFIG_KEY, at, format!("`{name}` is a list, this is {v}")).related(l.name.span, "declared here"));
+            continue;
+        };
+        for item in items {
+            let ok = match (&l.kind, item) {
+                (ListKind::Int, Static::Int(_)) => true,
+                (ListKind::OneOf(words), Static::Str(w)) => words.contains(w),
+                _ => false,
+            };
+            if !ok {
+                let want = match &l.kind {
+                    ListKind::Int => "an integer".to_string(),
+                    ListKind::OneOf(words) => format!("one of {}", words.join(", ")),
+                };
+                diags.push(
+                    Diagnostic::error(codes::CONFIG_KEY, at, format!("an entry of `{name}` is {want}, this is {item}")).related(l.name.span, "declared here"),
+                );
+                break;
+            }
+        }
+        if let Some(length) = &l.length
+            && let Some(n) = values.eval(length, Some(component), &BTreeMap::new()).and_then(|n| n.as_i64())
+            && n != items.len() as i64
+        {
+            diags.push(
+                Diagnostic::error(codes::BOUNDS, at, format!("`{name}` has {} entries, it needs {length} = {n}", items.len()))
+                    .related(l.name.span, "declared here"),
+            );
+        }
+        out.insert(name.clone(), v);
+    }
+    let declared = declared_names(f);
+    for (n, _) in c.bindings.dims.iter().chain(&c.bindings.params) {
+        check_declared(n, &declared, f, diags);
+    }
+    for (n, _) in &c.bindings.lists {
+        check_declared(n, &declared, f, diags);
+    }
+    out
+}
+
+fn check_declared(n: &crate::spec::expr::Ident, declared: &[String], f: &GraphFile, diags: &mut Diagnostics) {
+    if !declared.contains(&n.name) {
+        let mut d = Diagnostic::error(codes::UNKNOWN_NAME, n.span, format!("graph `{}` declares no `{}`", f.name.name, n.name));
+        if let Some(near) = suggest(&n.name, declared.iter().map(String::as_str)) {
+            d = d.help(format!("did you mean `{near}`?"));
+        }
+        diags.push(d);
+    }
+}
+
+fn unbound(what: &str, name: &str, component: &str, declared: Span, at: Span) -> Diagnostic {
+    Diagnostic::error(codes::UNBOUND_DIM, at, format!("component `{component}` gives no value to {what} `{name}`"))
+        .related(declared, "declared here")
+        .help(format!("bind it in the system file, or with --set {component}.{name}=VALUE"))
+}
+
+fn binding_span(b: &Bindings, name: &str) -> Option<Span> {
+    let simple = b.dims.iter().chain(&b.params).find(|(n, _)| n.name == name).map(|(_, e)| e.span);
+    simple.or_else(|| {
+        b.lists.iter().find(|(n, _)| n.name == name).map(|(n, l)| match l {
+            ListBinding::Whole(e) => e.span,
+            ListBinding::Each { .. } => n.span,
+        })
+    })
+}
+
+fn serve_values(values: &Values, diags: &mut Diagnostics) -> Serve {
+    const KNOWN: [&str; 4] = ["requests", "context", "chunk", "tensor_parallel"];
+    for (k, _) in &values.decl.serve {
+        if !KNOWN.contains(&k.name.as_str()) {
+            let mut d = Diagnostic::error(codes::UNKNOWN_KEY, k.span, format!("`{}` is not a key of `serve`", k.name));
+            d = match suggest(&k.name, KNOWN) {
+                Some(near) => d.help(format!("did you mean `{near}`?")),
+                None => d.help(KNOWN.join(", ")),
+            };
+            diags.push(d);
+        }
+    }
+    let get = |key: &str, default: Option<i64>, diags: &mut Diagnostics| -> i64 {
+        let declared = values.decl.serve.iter().find(|(k, _)| k.name == key);
+        let span = values.sets.get(&format!("serve.{key}")).map(|(_, s)| *s).or(declared.map(|(_, e)| e.span));
+        let Some(span) = span else {
+            return match default {
+                Some(d) => d,
+                None => {
+                    diags.push(Diagnostic::error(codes::MISSING_KEY, values.decl.name.span, format!("`serve` needs `{key}`")));
+                    1
+                }
+            };
+        };
+        match values.path(&["serve", key], span) {
+            Ok(Static::Int(d)) if d.as_const().is_some_and(|v| v > 0) => d.as_const().unwrap_or(1),
+            Ok(other) => {
+                diags.push(Diagnostic::error(codes::BOUNDS, span, format!("`{key}` is a positive integer, this is {other}")));
+                1
+            }
+            Err(super::values::Miss::Absent(d)) => {
+                diags.push(*d);
+                1
+            }
+            Err(super::values::Miss::Reported) => 1,
+        }
+    };
+    let requests = get("requests", None, diags);
+    let context = get("context", None, diags);
+    let chunk = get("chunk", None, diags);
+    let parallel = get("tensor_parallel", Some(1), diags);
+    if parallel != 1 && !values.decl.limits.iter().any(|l| l.require.to_string().contains("tensor_parallel")) {
+        let span = values.decl.serve.iter().find(|(k, _)| k.name == "tensor_parallel").map(|(_, e)| e.span);
+        let text = format!("tensor parallelism over {parallel} devices is not supported");
+        diags.push(match span {
+            Some(span) => Diagnostic::error(codes::UNSUPPORTED, span, text),
+            None => Diagnostic::error_nowhere(codes::UNSUPPORTED, text),
+        });
+    }
+    let block = match values.decl.bindings.dims.iter().any(|(n, _)| n.name == "B") {
+        true => values.binding(None, "B", values.decl.name.span).ok().and_then(|v| v.as_i64()).unwrap_or(1),
+        false => 1,
+    };
+    Serve { requests, context, chunk, block }
+}
+
+fn width_values(values: &Values, serve: &Serve, diags: &mut Diagnostics) -> BTreeMap<String, Vec<Width>> {
+    let mut out = BTreeMap::new();
+    for (law, rules) in &values.decl.widths {
+        let mut list = Vec::new();
+        for r in rules {
+            let Some(w) = values.eval(&r.width, None, &BTreeMap::new()) else { continue };
+            match w.as_i64() {
+                Some(width) if (1..=serve.block).contains(&width) => {
+                    list.push(Width { from: r.requests.0, to: r.requests.1, width });
+                }
+                _ => diags.push(Diagnostic::error(
+                    codes::BOUNDS,
+                    r.width.span,
+                    format!("a width is within 1..{}, the rows of a block; this is {w}", serve.block),
+                )),
+            }
+        }
+        out.insert(law.name.clone(), list);
+    }
+    out
+}
+
+/// Pools say how a state is stored. What the run time cannot do is refused here, whatever the limits say.
+fn check_pools(values: &Values, component_files: &BTreeMap<String, usize>, diags: &mut Diagnostics) {
+    for p in &values.decl.pools {
+        let Some((component, state)) = &p.of else { continue };
+        let Some(f) = component_files.get(&component.name).map(|f| &values.files.list[*f]) else {
+            if !values.decl.components.iter().any(|c| c.name.name == component.name) {
+                diags.push(Diagnostic::error(codes::UNKNOWN_NAME, component.span, format!("there is no component `{}`", component.name)));
+            }
+            continue;
+        };
+        let Some(s) = f.states.iter().find(|s| s.name.name == state.name) else {
+            let mut d = Diagnostic::error(codes::UNKNOWN_NAME, state.span, format!("component `{}` has no state `{}`", component.name, state.name));
+            if let Some(near) = suggest(&state.name, f.states.iter().map(|s| s.name.name.as_str())) {
+                d = d.help(format!("did you mean `{near}`?"));
+            }
+            diags.push(d);
+            continue;
+        };
+        use crate::spec::ast::StateShape;
+        let (fits, what) = match s.shape {
+            StateShape::KvPool { .. } => ("dense", "key/value rows by position"),
+            StateShape::Recurrent { .. } => ("replay", "a recurrent state"),
+            StateShape::Window { .. } => ("window", "a convolution window"),
+        };
+        let limited = values.decl.limits.iter().any(|l| l.require.to_string().contains(&format!("{}.kind", p.name.name)));
+        if p.kind.name != fits && !limited {
+            diags.push(
+                Diagnostic::error(codes::UNSUPPORTED, p.kind.span, format!("`{}` is no way to store {what}", p.kind.name))
+                    .help(format!("kind: {fits}; the window a layer reads never shrinks what a pool keeps")),
+            );
+        }
+        if let Some(d) = &p.dtype {
+            let limited = values.decl.limits.iter().any(|l| l.require.to_string().contains(&format!("{}.dtype", p.name.name)));
+            if d.name != s.dtype.name && !limited {
+                diags.push(
+                    Diagnostic::error(codes::UNSUPPORTED, d.span, format!("the pool is {}, but its state is declared {}", d.name, s.dtype.name))
+                        .related(s.dtype.span, "declared here"),
+                );
+            }
+        }
+        if let Some(slots) = &p.slots
+            && !values.decl.pools.iter().any(|q| q.name.name == slots.name)
+        {
+            diags.push(Diagnostic::error(codes::UNKNOWN_NAME, slots.span, format!("there is no pool `{}`", slots.name)));
+        }
+        if let Some(ring) = &p.ring
+            && let Some(v) = values.eval(ring, None, &BTreeMap::new())
+            && !v.as_i64().is_some_and(|v| v > 0 && v & (v - 1) == 0)
+        {
+            diags.push(Diagnostic::error(codes::BOUNDS, ring.span, format!("a replay ring is a power of two, this is {v}")));
+        }
+    }
+}
+
+fn check_limits(values: &Values, diags: &mut Diagnostics) {
+    for l in &values.decl.limits {
+        match values.eval(&l.require, None, &BTreeMap::new()) {
+            Some(Static::Bool(true)) | None => {}
+            Some(Static::Bool(false)) => {
+                let mut d = Diagnostic::error(codes::LIMIT, l.span, format!("limit violated: {}", l.require))
+                    .label(l.reason.clone());
+                for (text, v, span) in facts(values, &l.require) {
+                    d = match span {
+                        Some(span) => d.related(span, format!("{text} is {v}")),
+                        None => d.help(format!("{text} is {v}")),
+                    };
+                }
+                diags.push(d);
+            }
+            Some(other) => diags.push(Diagnostic::error(codes::BAD_ATTRIBUTE, l.span, format!("a limit is true or false, this is {other}"))),
+        }
+    }
+}
+
+/// What the names in a violated limit stand for, and where they got it.
+fn facts(values: &Values, e: &crate::spec::expr::Expr) -> Vec<(String, Static, Option<Span>)> {
+    use crate::spec::expr::ExprKind;
+    let mut out = Vec::new();
+    match &e.kind {
+        ExprKind::Name(n) => {
+            if let Ok(v) = values.binding(None, n, e.span) {
+                let set = values.sets.get(n).map(|(_, s)| *s);
+                out.push((n.clone(), v, set.or_else(|| binding_span(&values.decl.bindings, n))));
+            }
+        }
+        ExprKind::Attr(..) => {
+            let text = e.to_string();
+            let path: Vec<&str> = text.split('.').collect();
+            if let Ok(v) = values.path(&path, e.span) {
+                out.push((text.clone(), v, fact_span(values, &path)));
+            }
+        }
+        ExprKind::Unary(_, x) => out.extend(facts(values, x)),
+        ExprKind::Binary(_, a, b) => {
+            out.extend(facts(values, a));
+            out.extend(facts(values, b));
+        }
+        ExprKind::Call { args, .. } => args.iter().for_each(|a| out.extend(facts(values, a))),
+        _ => {}
+    }
+    out
+}
+
+fn fact_span(values: &Values, path: &[&str]) -> Option<Span> {
+    let [first, key, ..] = path else { return None };
+    if let Some((_, s)) = values.sets.get(&path.join(".")) {
+        return Some(*s);
+    }
+    if *first == "serve" {
+        return values.decl.serve.iter().find(|(k, _)| k.name == *key).map(|(_, e)| e.span);
+    }
+    if let Some(c) = values.decl.components.iter().find(|c| c.name.name == *first) {
+        return binding_span(&c.bindings, key).or_else(|| binding_span(&values.decl.bindings, key));
+    }
+    let p = values.decl.pools.iter().find(|p| p.name.name == *first)?;
+    match *key {
+        "kind" => Some(p.kind.span),
+        "dtype" => p.dtype.as_ref().map(|d| d.span),
+        _ => None,
+    }
+}
+
+/// Dotted values phases and entries may use.
+fn static_paths(values: &Values, bound: &BTreeMap<String, BTreeMap<String, Static>>, serve: &Serve) -> BTreeMap<String, Static> {
+    let mut out = BTreeMap::new();
+    for (c, map) in bound {
+        for (k, v) in map {
+            out.insert(format!("{c}.{k}"), v.clone());
+        }
+    }
+    out.insert("serve.requests".into(), Static::from(serve.requests));
+    out.insert("serve.context".into(), Static::from(serve.context));
+    out.insert("serve.chunk".into(), Static::from(serve.chunk));
+    let _ = (values, statics::FUNCTIONS);
+    out
+}
+
+/// Names every phase and entry sees: the system's dims, lists and parameters.
+fn system_values(values: &Values) -> BTreeMap<String, Static> {
+    let mut out = BTreeMap::new();
+    for name in values.decl.bindings.names() {
+        let span = binding_span(&values.decl.bindings, &name).unwrap_or(values.decl.name.span);
+        if let Ok(v) = values.binding(None, &name, span) {
+            out.insert(name, v);
+        }
+    }
+    out
+}
+
+/// Lowers every graph of every component once, to find all weights and states and every error.
+fn lower_components(system: &System) -> (Vec<crate::ir::Weight>, Vec<crate::ir::StateDecl>, Diagnostics) {
+    let mut lower = Lower::new(&system.files, system, &system.name, system.numerics);
+    lower.exhaustive = true;
+    let none = BTreeMap::new();
+    for c in &system.decl.components {
+        let Some(file) = system.component_files.get(&c.name.name).copied() else { continue };
+        let values = system.values.get(&c.name.name).unwrap_or(&none);
+        let f = &system.files.list[file];
+        for g in f.main.iter().chain(&f.graphs) {
+            // A graph that takes states is lowered through its callers.
+            if !g.state_inputs.is_empty() {
+                continue;
+            }
+            let prefix = if f.main.as_ref().is_some_and(|m| std::ptr::eq(m, g)) || is_local(f, g) {
+                c.name.name.clone()
+            } else {
+                format!("{}.{}", c.name.name, g.name.name)
+            };
+            lower.function(FunctionRequest {
+                name: format!("{}.{}", c.name.name, g.name.name),
+                graph: g,
+                file: Some((file, c.name.name.clone())),
+                values,
+                outputs: None,
+                available: None,
+                weights: Some(prefix),
+            });
+        }
+    }
+    lower.check_shared();
+    (lower.module.weights, lower.module.states, lower.diags)
+}
+
+/// A graph only other graphs of its file call has its weights under their nodes.
+fn is_local(f: &GraphFile, g: &crate::spec::ast::GraphDecl) -> bool {
+    let _ = f;
+    g.weights.is_empty()
+}

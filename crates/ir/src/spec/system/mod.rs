@@ -1,0 +1,197 @@
+//! Systems: components with bound dims, limits, phases and entries.
+
+mod bind;
+mod decl;
+mod functions;
+mod parse;
+mod tables;
+mod values;
+
+pub(crate) use parse::relative;
+pub use functions::{EntryModule, Phase, PhaseModule, Stream, Wire};
+pub use values::Config;
+
+use super::expr::Expr;
+use super::load::{Host, Loader};
+use super::lower::{ComponentRef, Files, Shared, Surroundings};
+use super::statics::Static;
+use super::yaml::Node;
+use crate::diag::{Diagnostic, Diagnostics, SourceMap, Span, codes};
+use crate::ir::{StateDecl, Weight};
+use crate::ty::Numerics;
+use decl::SystemDecl;
+use std::collections::BTreeMap;
+
+/// What the command line says about a system.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// `NAME=VALUE`: dims, lists, parameters, `COMPONENT.NAME` and `serve.KEY`.
+    pub sets: Vec<(String, String)>,
+    /// Checkpoint directories by name.
+    pub checkpoints: BTreeMap<String, String>,
+    /// Numerics policy; `None` takes the system file's, or f32.
+    pub numerics: Option<Numerics>,
+    /// Serving limits do not apply (`eval`).
+    pub no_limits: bool,
+}
+
+/// A checkpoint a system names.
+#[derive(Clone, Debug)]
+pub struct CheckpointRef {
+    /// Name in the system file.
+    pub name: String,
+    /// Directory.
+    pub dir: String,
+    /// Patterns of tensors nobody needs, with the reason.
+    pub ignore: Vec<(String, String)>,
+}
+
+/// Serving bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Serve {
+    /// Most requests at once.
+    pub requests: i64,
+    /// Most positions of a request.
+    pub context: i64,
+    /// Most rows of one prefill call.
+    pub chunk: i64,
+    /// Rows of a block, the anchor included.
+    pub block: i64,
+}
+
+/// A width rule: requests in flight to rows verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Width {
+    /// Least number of requests.
+    pub from: i64,
+    /// Largest number of requests.
+    pub to: i64,
+    /// Rows a request, the anchor included.
+    pub width: i64,
+}
+
+/// A system with bound values.
+pub struct System {
+    decl: SystemDecl,
+    files: Files,
+    component_files: BTreeMap<String, usize>,
+    values: BTreeMap<String, BTreeMap<String, Static>>,
+    paths: BTreeMap<String, Static>,
+    shares: BTreeMap<String, Shared>,
+    set_values: BTreeMap<String, Static>,
+    /// Name.
+    pub name: String,
+    /// Numerics policy of the run.
+    pub numerics: Numerics,
+    /// Checkpoints in file order.
+    pub checkpoints: Vec<CheckpointRef>,
+    /// Serving bounds.
+    pub serve: Serve,
+    /// Width rules by law.
+    pub widths: BTreeMap<String, Vec<Width>>,
+    /// Every weight, with its tensor.
+    pub weights: Vec<Weight>,
+    /// Every state.
+    pub states: Vec<StateDecl>,
+    /// Config values by checkpoint, as read.
+    pub configs: BTreeMap<String, Config>,
+}
+
+/// What loading gave: messages, and the system if it can be used.
+pub struct LoadedSystem {
+    /// The files read.
+    pub sources: SourceMap,
+    /// Messages.
+    pub diags: Diagnostics,
+    /// The system; `None` if a part is missing that nothing can go on without.
+    pub system: Option<System>,
+}
+
+/// Loads a system file whose tree is `root`.
+pub(crate) fn load(mut loader: Loader, root: Node, path: &str, host: &dyn Host, over: &Overrides) -> LoadedSystem {
+    let root = extend(&mut loader, root, path, 0);
+    let decl = root.and_then(|r| parse::system(&r, &loader.sources, &mut loader.diags));
+    let Some(decl) = decl else {
+        return LoadedSystem { sources: loader.sources, diags: loader.diags, system: None };
+    };
+    let mut component_files = BTreeMap::new();
+    for c in &decl.components {
+        if let Some((path, span)) = &c.graph
+            && let Some(i) = loader.graph(path, Some(*span))
+        {
+            component_files.insert(c.name.name.clone(), i);
+        }
+    }
+    bind::bind(loader, decl, component_files, host, over)
+}
+
+/// Most `extends` in a row.
+const MAX_EXTENDS: usize = 16;
+
+fn extend(loader: &mut Loader, root: Node, path: &str, depth: usize) -> Option<Node> {
+    let Some(entry) = root.get("extends") else { return Some(root) };
+    let (key_span, span) = (entry.key_span, entry.value.span);
+    let Some(base) = entry.value.as_str().map(str::to_string) else {
+        loader.diags.push(Diagnostic::error(codes::YAML_SHAPE, span, "`extends` names a system file"));
+        return None;
+    };
+    if depth >= MAX_EXTENDS {
+        loader.diags.push(Diagnostic::error(codes::RECURSION, key_span, "system files extend each other in a circle"));
+        return None;
+    }
+    let base_path = super::load::normal(&parse::relative(&loader.sources, span, &base));
+    let _ = path;
+    let tree = loader.tree(&base_path, Some(span))?;
+    let tree = extend(loader, tree, &base_path, depth + 1)?;
+    Some(parse::merge(tree, root))
+}
+
+impl Surroundings for System {
+    fn component(&self, name: &str) -> Option<ComponentRef<'_>> {
+        Some(ComponentRef { file: *self.component_files.get(name)?, values: self.values.get(name)? })
+    }
+
+    fn components(&self) -> Vec<&str> {
+        self.component_files.keys().map(String::as_str).collect()
+    }
+
+    fn path(&self, path: &[&str]) -> Option<Static> {
+        self.paths.get(&path.join(".")).cloned()
+    }
+
+    fn share(&self, path: &str) -> Option<Shared> {
+        self.shares.get(&super::lower::weight_key(path)).map(|s| {
+            // Indices of the line are named by its own variables; the path names the loops around the weight.
+            let vars = super::lower::weight_vars(path);
+            let mut s = s.clone();
+            for index in &mut s.indices {
+                if let super::lower::SharedIndex::Var(v) = index
+                    && let Some(place) = v.strip_prefix('#').and_then(|p| p.parse::<usize>().ok())
+                    && let Some(name) = vars.get(place)
+                {
+                    *v = name.clone();
+                }
+            }
+            s
+        })
+    }
+}
+
+/// Parses `NAME=VALUE` pairs; each value becomes a one-line source of its own, so that messages can point into it.
+fn parse_sets(
+    sets: &[(String, String)],
+    sources: &mut SourceMap,
+    diags: &mut Diagnostics,
+) -> BTreeMap<String, (Expr, Span)> {
+    let mut out = BTreeMap::new();
+    for (name, value) in sets {
+        let file = sources.add(format!("--set {name}"), value.clone());
+        let span = Span { file, start: 0, end: value.len() as u32 };
+        let text = super::yaml::Text { value: value.clone(), verbatim_at: Some(0) };
+        if let Some(e) = super::expr::parse_expr(&text, span, diags) {
+            // A bare word is a word: --set candidates=exact.
+            out.insert(name.clone(), (e, span));
+        }
+    }
+    out
+}

@@ -1,0 +1,346 @@
+//! A (merged) YAML tree to a [`SystemDecl`].
+
+use super::decl::*;
+use crate::diag::{Diagnostic, Diagnostics, SourceMap, Span, codes};
+use crate::spec::expr::{Expr, ExprKind, Ident, parse_expr_node};
+use crate::spec::fields::{Fields, check_name, is_ident, items, named, text};
+use crate::spec::parse_graph::{bindings, graph_body, ident};
+use crate::spec::yaml::{Entry, Node, Value};
+
+/// A path relative to the file that holds `span`.
+pub(crate) fn relative(sources: &SourceMap, span: Span, path: &str) -> String {
+    if path.starts_with('/') {
+        return path.to_string();
+    }
+    match sources.file(span.file).name.rsplit_once('/') {
+        Some((dir, _)) => format!("{dir}/{path}"),
+        None => path.to_string(),
+    }
+}
+
+/// Parses a system file; parts that cannot be read are reported and left out.
+pub(crate) fn system(root: &Node, sources: &SourceMap, diags: &mut Diagnostics) -> Option<SystemDecl> {
+    let mut f = Fields::open("a system file", root, diags)?;
+    let name = f.require("system", diags).and_then(|e| {
+        text("a system's name", &e.value, diags).map(|t| Ident { name: t.to_string(), span: e.value.span })
+    });
+    if let Some(d) = f.take("doc") {
+        text("doc", &d.value, diags);
+    }
+    f.take("extends");
+    let numerics = f
+        .take("numerics")
+        .and_then(|e| text("numerics", &e.value, diags).map(|t| Ident { name: t.to_string(), span: e.value.span }));
+    let mut checkpoints = Vec::new();
+    if let Some(e) = f.take("checkpoints") {
+        checkpoints = named("checkpoints", &e.value, diags).iter().filter_map(|e| checkpoint(e, sources, diags)).collect();
+    }
+    let system_bindings = bindings_of(&mut f, diags);
+    let mut components = Vec::new();
+    if let Some(e) = f.require("components", diags) {
+        components = named("components", &e.value, diags).iter().filter_map(|e| component(e, sources, diags)).collect();
+    }
+    let mut pools = Vec::new();
+    if let Some(e) = f.take("pools") {
+        pools = named("pools", &e.value, diags).iter().filter_map(|e| pool(e, diags)).collect();
+    }
+    let serve = f.take("serve").map(|e| bindings("serve", &e.value, diags)).unwrap_or_default();
+    let mut limits = Vec::new();
+    if let Some(e) = f.take("limits") {
+        limits = items("limits", &e.value, diags).iter().filter_map(|n| limit(n, diags)).collect();
+    }
+    let mut phases = Vec::new();
+    if let Some(e) = f.take("phases") {
+        phases = named("phases", &e.value, diags).iter().filter_map(|e| phase(e, diags)).collect();
+    }
+    let mut widths = Vec::new();
+    if let Some(e) = f.take("widths") {
+        for e in named("widths", &e.value, diags) {
+            let rules = items("width rules", &e.value, diags).iter().filter_map(|n| width(n, diags)).collect();
+            widths.push((ident(e), rules));
+        }
+    }
+    let mut entries = Vec::new();
+    if let Some(e) = f.take("entries") {
+        entries = named("entries", &e.value, diags).iter().filter_map(|e| entry(e, diags)).collect();
+    }
+    f.finish(diags);
+    Some(SystemDecl {
+        name: name?,
+        numerics,
+        checkpoints,
+        bindings: system_bindings,
+        components,
+        pools,
+        serve,
+        limits,
+        phases,
+        widths,
+        entries,
+    })
+}
+
+fn bindings_of(f: &mut Fields, diags: &mut Diagnostics) -> Bindings {
+    let dims = f.take("dims").map(|e| bindings("dims", &e.value, diags)).unwrap_or_default();
+    let params = f.take("params").map(|e| bindings("params", &e.value, diags)).unwrap_or_default();
+    let mut lists = Vec::new();
+    if let Some(e) = f.take("lists") {
+        lists = named("lists", &e.value, diags).iter().filter_map(|e| list(e, diags)).collect();
+    }
+    Bindings { dims, lists, params }
+}
+
+fn list(e: &Entry, diags: &mut Diagnostics) -> Option<(Ident, ListBinding)> {
+    check_name("a list", e, diags).then_some(())?;
+    if let Value::Seq(nodes) = &e.value.value {
+        // A YAML sequence is a literal list; words need no quotes there.
+        let mut out = Vec::new();
+        for n in nodes {
+            match n.as_str() {
+                Some(word) if is_ident(word) => out.push(Expr { span: n.span, kind: ExprKind::Str(word.to_string()) }),
+                _ => out.push(parse_expr_node(n, diags)?),
+            }
+        }
+        return Some((ident(e), ListBinding::Whole(Expr { span: e.value.span, kind: ExprKind::List(out) })));
+    }
+    if !matches!(e.value.value, Value::Map(_)) {
+        return parse_expr_node(&e.value, diags).map(|v| (ident(e), ListBinding::Whole(v)));
+    }
+    let mut f = Fields::open("a list", &e.value, diags)?;
+    let each = f.require("each", diags);
+    let value = f.require("value", diags);
+    f.finish(diags);
+    let pairs = bindings("`each`", &each?.value, diags);
+    let [(var, extent)] = pairs.as_slice() else {
+        diags.push(Diagnostic::error(codes::YAML_SHAPE, e.value.span, "`each` has one index and its extent").help("each: {l: L}"));
+        return None;
+    };
+    let value = parse_expr_node(&value?.value, diags)?;
+    Some((ident(e), ListBinding::Each { var: var.clone(), extent: extent.clone(), value }))
+}
+
+fn checkpoint(e: &Entry, sources: &SourceMap, diags: &mut Diagnostics) -> Option<CheckpointDecl> {
+    check_name("a checkpoint", e, diags).then_some(())?;
+    let mut f = Fields::open("a checkpoint", &e.value, diags)?;
+    let path = f.take("path").and_then(|p| {
+        text("a checkpoint's path", &p.value, diags).map(|t| (relative(sources, p.value.span, t), p.value.span))
+    });
+    let config = f.take("config").and_then(|p| text("a place in config.json", &p.value, diags)).map(str::to_string);
+    let mut ignore = Vec::new();
+    if let Some(list) = f.take("ignore") {
+        for n in items("ignore", &list.value, diags) {
+            let Some(mut g) = Fields::open("an ignored pattern", n, diags) else { continue };
+            let pattern = g.require("pattern", diags).and_then(|p| text("a pattern", &p.value, diags));
+            let reason = g.require("reason", diags).and_then(|p| text("a reason", &p.value, diags));
+            g.finish(diags);
+            if let (Some(pattern), Some(reason)) = (pattern, reason) {
+                ignore.push(IgnoreDecl { pattern: pattern.to_string(), reason: reason.to_string() });
+            }
+        }
+    }
+    f.finish(diags);
+    Some(CheckpointDecl { name: ident(e), path, config, ignore })
+}
+
+fn component(e: &Entry, sources: &SourceMap, diags: &mut Diagnostics) -> Option<ComponentDecl> {
+    check_name("a component", e, diags).then_some(())?;
+    let mut f = Fields::open("a component", &e.value, diags)?;
+    let graph = f.require("graph", diags).and_then(|p| {
+        text("a graph file", &p.value, diags).map(|t| (relative(sources, p.value.span, t), p.value.span))
+    });
+    let checkpoint = f
+        .take("checkpoint")
+        .and_then(|p| text("a checkpoint", &p.value, diags).map(|t| Ident { name: t.to_string(), span: p.value.span }));
+    let component_bindings = bindings_of(&mut f, diags);
+    let mut strings = Vec::new();
+    if let Some(e) = f.take("strings") {
+        for s in named("strings", &e.value, diags) {
+            if let Some(t) = text("a string", &s.value, diags) {
+                strings.push((ident(s), t.to_string()));
+            }
+        }
+    }
+    let mut tensors = Vec::new();
+    if let Some(e) = f.take("tensors") {
+        tensors = named("tensors", &e.value, diags).iter().filter_map(|e| tensor(e, diags)).collect();
+    }
+    f.finish(diags);
+    Some(ComponentDecl { name: ident(e), graph, checkpoint, bindings: component_bindings, strings, tensors })
+}
+
+fn tensor(e: &Entry, diags: &mut Diagnostics) -> Option<TensorLine> {
+    let source = match &e.value.value {
+        Value::Map(_) => {
+            let mut f = Fields::open("a tensor line", &e.value, diags)?;
+            let share = f.take("share");
+            let tensor = f.take("tensor");
+            let from = f.take("checkpoint");
+            f.finish(diags);
+            match (share, tensor) {
+                (Some(s), None) => TensorSource::Share(text("a weight", &s.value, diags)?.to_string()),
+                (None, Some(t)) => TensorSource::Tensor {
+                    name: text("a tensor's name", &t.value, diags)?.to_string(),
+                    checkpoint: from.and_then(|c| {
+                        text("a checkpoint", &c.value, diags).map(|t| Ident { name: t.to_string(), span: c.value.span })
+                    }),
+                },
+                _ => {
+                    diags.push(Diagnostic::error(codes::MISSING_KEY, e.value.span, "a tensor line needs `share` or `tensor`"));
+                    return None;
+                }
+            }
+        }
+        _ => TensorSource::Tensor { name: text("a tensor's name", &e.value, diags)?.to_string(), checkpoint: None },
+    };
+    Some(TensorLine { path: e.key.clone(), path_span: e.key_span, source, span: e.value.span })
+}
+
+fn pool(e: &Entry, diags: &mut Diagnostics) -> Option<PoolDecl> {
+    check_name("a pool", e, diags).then_some(())?;
+    let mut f = Fields::open("a pool", &e.value, diags)?;
+    let of = f.require("of", diags).and_then(|p| {
+        let e = parse_expr_node(&p.value, diags)?;
+        match e.kind {
+            ExprKind::Attr(base, state) => match base.kind {
+                ExprKind::Name(c) => Some((Ident { name: c, span: base.span }, state)),
+                _ => None,
+            },
+            _ => {
+                diags.push(Diagnostic::error(codes::YAML_SHAPE, p.value.span, "a pool is of a component's state").help("of: target.kv"));
+                None
+            }
+        }
+    });
+    let mut word = |f: &mut Fields, key: &'static str, diags: &mut Diagnostics| {
+        f.take(key).and_then(|p| text(key, &p.value, diags).map(|t| Ident { name: t.to_string(), span: p.value.span }))
+    };
+    let kind = word(&mut f, "kind", diags);
+    let dtype = word(&mut f, "dtype", diags);
+    let slots = word(&mut f, "slots", diags);
+    let ring = f.take("ring").and_then(|p| parse_expr_node(&p.value, diags));
+    let span = f.span();
+    f.finish(diags);
+    let Some(kind) = kind else {
+        diags.push(Diagnostic::error(codes::MISSING_KEY, span, "a pool needs `kind`").help("dense, replay or window"));
+        return None;
+    };
+    Some(PoolDecl { name: ident(e), of, kind, dtype, slots, ring })
+}
+
+fn limit(n: &Node, diags: &mut Diagnostics) -> Option<LimitDecl> {
+    let mut f = Fields::open("a limit", n, diags)?;
+    let require = f.require("require", diags).and_then(|p| parse_expr_node(&p.value, diags).map(|e| (e, p.value.span)));
+    let reason = f.require("reason", diags).and_then(|p| text("a reason", &p.value, diags)).map(str::to_string);
+    f.finish(diags);
+    let (require, span) = require?;
+    Some(LimitDecl { require, reason: reason?, span })
+}
+
+fn phase(e: &Entry, diags: &mut Diagnostics) -> Option<PhaseDecl> {
+    check_name("a phase", e, diags).then_some(())?;
+    let mut f = Fields::open("a phase", &e.value, diags)?;
+    if let Some(d) = f.take("doc") {
+        text("doc", &d.value, diags);
+    }
+    let mut variants = Vec::new();
+    if let Some(v) = f.take("variants") {
+        for v in named("variants", &v.value, diags) {
+            let words = items("the words of a variant", &v.value, diags);
+            variants.push((ident(v), words.iter().filter_map(|n| text("a word", n, diags).map(str::to_string)).collect()));
+        }
+    }
+    let graph = graph_body(ident(e), &mut f, diags);
+    f.finish(diags);
+    Some(PhaseDecl { name: ident(e), variants, graph })
+}
+
+fn width(n: &Node, diags: &mut Diagnostics) -> Option<WidthRule> {
+    let mut f = Fields::open("a width rule", n, diags)?;
+    let requests = f.require("requests", diags);
+    let width = f.require("width", diags).and_then(|p| parse_expr_node(&p.value, diags));
+    f.finish(diags);
+    let requests = requests?;
+    let range = match &requests.value.value {
+        Value::Int(v) => Some((*v, *v)),
+        Value::Str(t) => t.value.split_once("..").and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?))),
+        _ => None,
+    };
+    let Some(range) = range.filter(|(a, b)| 1 <= *a && a <= b) else {
+        diags.push(
+            Diagnostic::error(codes::YAML_SHAPE, requests.value.span, "a width rule is for a number of requests or a range of them")
+                .help("requests: 1..8"),
+        );
+        return None;
+    };
+    Some(WidthRule { requests: range, width: width? })
+}
+
+fn entry(e: &Entry, diags: &mut Diagnostics) -> Option<EntryDecl> {
+    check_name("an entry", e, diags).then_some(())?;
+    let mut f = Fields::open("an entry", &e.value, diags)?;
+    if let Some(d) = f.take("doc") {
+        text("doc", &d.value, diags);
+    }
+    let mut stream = None;
+    if let Some(s) = f.take("stream")
+        && let Some(mut g) = Fields::open("a stream", &s.value, diags)
+    {
+        let tokens = g.require("tokens", diags).and_then(|p| text("an input name", &p.value, diags)).map(str::to_string);
+        let blocks = g.take("blocks").and_then(|p| text("an input name", &p.value, diags)).map(str::to_string);
+        let keep = g.take("keep").and_then(|p| text("an input name", &p.value, diags)).map(str::to_string);
+        let mut block_outputs = Vec::new();
+        if let Some(p) = g.take("block_outputs") {
+            let list = items("block_outputs", &p.value, diags);
+            block_outputs = list.iter().filter_map(|n| text("an output", n, diags).map(str::to_string)).collect();
+        }
+        if blocks.is_some() != keep.is_some() {
+            diags.push(Diagnostic::error(codes::MISSING_KEY, s.value.span, "`blocks` and `keep` go together"));
+        }
+        g.finish(diags);
+        stream = tokens.map(|tokens| StreamDecl { tokens, blocks, keep, block_outputs });
+    }
+    let graph = graph_body(ident(e), &mut f, diags);
+    f.finish(diags);
+    Some(EntryDecl { name: ident(e), stream, graph })
+}
+
+/// `over` laid over `base`: mappings merge key by key, `limits` add up, anything else is replaced.
+pub(crate) fn merge(base: Node, over: Node) -> Node {
+    merge_at(base, over, 0)
+}
+
+fn merge_at(base: Node, over: Node, depth: usize) -> Node {
+    match (base.value, over.value) {
+        (Value::Map(base_entries), Value::Map(over_entries)) => {
+            let mut out = base_entries;
+            for e in over_entries {
+                match out.iter_mut().find(|o| o.key == e.key) {
+                    Some(slot) => {
+                        let old = std::mem::replace(&mut slot.value, Node { span: e.value.span, value: Value::Null });
+                        slot.key_span = e.key_span;
+                        slot.value = match (depth, e.key.as_str(), &old.value, &e.value.value) {
+                            (0, "limits", Value::Seq(a), Value::Seq(b)) => {
+                                let all = a.iter().chain(b).cloned().collect();
+                                Node { span: e.value.span, value: Value::Seq(all) }
+                            }
+                            _ if depth < 4 && !replaced_whole(&old, &e.value) => merge_at(old, e.value, depth + 1),
+                            _ => e.value,
+                        };
+                    }
+                    None => out.push(e),
+                }
+            }
+            Node { span: over.span, value: Value::Map(out) }
+        }
+        (_, Value::Null) if depth > 0 => Node { span: over.span, value: Value::Null },
+        (_, value) => Node { span: over.span, value },
+    }
+}
+
+/// Mappings that are one value and not a collection of named things.
+fn replaced_whole(old: &Node, new: &Node) -> bool {
+    let alternative = |n: &Node| {
+        n.as_map().is_some_and(|m| m.iter().any(|e| ["share", "tensor", "each", "match", "repeat", "scan", "call", "value"].contains(&e.key.as_str())))
+    };
+    alternative(old) || alternative(new)
+}

@@ -1,0 +1,437 @@
+//! Values bound before inference: dims, lists and parameters from config.json, the system file and the command line.
+
+use super::decl::*;
+use crate::diag::{Diagnostic, Diagnostics, Span, codes, suggest};
+use crate::spec::expr::{BinaryOp, Expr, ExprKind, Ident, IndexKind};
+use crate::spec::lower::Files;
+use crate::spec::statics::{self, Static, StaticError};
+use serde_json::Value as Json;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// A checkpoint's configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Directory of the checkpoint.
+    pub dir: String,
+    /// Contents of config.json, below the place the system file names.
+    pub json: Json,
+}
+
+/// Evaluates bindings and limits, each binding once.
+pub(crate) struct Values<'s> {
+    pub decl: &'s SystemDecl,
+    pub files: &'s Files,
+    /// File of each component.
+    pub component_files: &'s BTreeMap<String, usize>,
+    pub configs: &'s BTreeMap<String, Config>,
+    /// Values given on the command line by dotted name.
+    pub sets: &'s BTreeMap<String, (Expr, Span)>,
+    memo: RefCell<BTreeMap<String, Memo>>,
+    pub diags: RefCell<Diagnostics>,
+}
+
+#[derive(Clone)]
+enum Memo {
+    Busy,
+    Done(Static),
+    Failed,
+}
+
+/// An error was reported, or the value is absent in a way the caller handles.
+pub(crate) enum Miss {
+    Reported,
+    /// config.json has no such key.
+    Absent(Box<Diagnostic>),
+}
+
+type Get = Result<Static, Miss>;
+
+impl<'s> Values<'s> {
+    pub fn new(
+        decl: &'s SystemDecl,
+        files: &'s Files,
+        component_files: &'s BTreeMap<String, usize>,
+        configs: &'s BTreeMap<String, Config>,
+        sets: &'s BTreeMap<String, (Expr, Span)>,
+    ) -> Self {
+        Values { decl, files, component_files, configs, sets, memo: RefCell::default(), diags: RefCell::default() }
+    }
+
+    fn report(&self, d: Diagnostic) -> Miss {
+        self.diags.borrow_mut().push(d);
+        Miss::Reported
+    }
+
+    /// The value of an expression, reporting whatever is wrong.
+    pub fn eval(&self, e: &Expr, component: Option<&str>, locals: &BTreeMap<String, Static>) -> Option<Static> {
+        match self.get(e, component, locals) {
+            Ok(v) => Some(v),
+            Err(Miss::Reported) => None,
+            Err(Miss::Absent(d)) => {
+                self.report(*d);
+                None
+            }
+        }
+    }
+
+    fn get(&self, e: &Expr, component: Option<&str>, locals: &BTreeMap<String, Static>) -> Get {
+        let sub = |e: &Expr| self.get(e, component, locals);
+        match &e.kind {
+            ExprKind::Int(v) => Ok(Static::from(*v)),
+            ExprKind::Float(v) => Ok(Static::Float(*v)),
+            ExprKind::Bool(v) => Ok(Static::Bool(*v)),
+            ExprKind::None => Ok(Static::None),
+            ExprKind::Str(s) => Ok(Static::Str(s.clone())),
+            ExprKind::List(items) => items.iter().map(sub).collect::<Result<Vec<_>, _>>().map(Static::List),
+            ExprKind::Unary(op, x) => statics::unary(*op, &sub(x)?).map_err(|err| self.wrong(err, e.span)),
+            ExprKind::Binary(op, a, b) => {
+                let left = sub(a)?;
+                match (op, &left) {
+                    (BinaryOp::And, Static::Bool(false)) | (BinaryOp::Or, Static::Bool(true)) => return Ok(left),
+                    _ => {}
+                }
+                statics::binary(*op, &left, &sub(b)?).map_err(|err| self.wrong(err, e.span))
+            }
+            ExprKind::Index(base, items) => {
+                let (base, [item]) = (sub(base)?, items.as_slice()) else {
+                    return Err(self.report(Diagnostic::error(codes::BAD_INDEX, e.span, "a list is indexed by one number")));
+                };
+                let IndexKind::At(at) = &item.kind else {
+                    return Err(self.report(Diagnostic::error(codes::BAD_INDEX, e.span, "a list is indexed by one number")));
+                };
+                let at_value = sub(at)?;
+                match (&base, at_value.as_i64()) {
+                    (Static::List(list), Some(i)) if i >= 0 && (i as usize) < list.len() => Ok(list[i as usize].clone()),
+                    _ => Err(self.report(Diagnostic::error(codes::BAD_INDEX, at.span, format!("{base} has nothing at {at_value}")))),
+                }
+            }
+            ExprKind::Call { callee, args, kwargs } => {
+                let ExprKind::Name(name) = &callee.kind else {
+                    return Err(self.report(Diagnostic::error(codes::UNKNOWN_FUNCTION, callee.span, "this cannot be called")));
+                };
+                if let Some((k, _)) = kwargs.first() {
+                    return Err(self.report(Diagnostic::error(codes::BAD_CALL, k.span, format!("`{name}` has no argument `{}`", k.name))));
+                }
+                match name.as_str() {
+                    "same" => self.same(args, component, locals, e.span),
+                    "has" if args.len() == 1 => match sub(&args[0]) {
+                        Ok(_) => Ok(Static::Bool(true)),
+                        Err(Miss::Absent(_)) => Ok(Static::Bool(false)),
+                        Err(other) => Err(other),
+                    },
+                    "where" if args.len() == 3 => match sub(&args[0])? {
+                        Static::Bool(c) => sub(if c { &args[1] } else { &args[2] }),
+                        other => Err(self.report(Diagnostic::error(
+                            codes::BAD_CALL,
+                            args[0].span,
+                            format!("a condition is true or false, this is {}", other.describe()),
+                        ))),
+                    },
+                    _ => {
+                        let values = args.iter().map(sub).collect::<Result<Vec<_>, _>>()?;
+                        match statics::call(name, &values) {
+                            Some(r) => r.map_err(|err| self.wrong(err, e.span)),
+                            None => {
+                                let known = statics::FUNCTIONS.iter().copied().chain(["same", "has"]);
+                                let mut d = Diagnostic::error(codes::UNKNOWN_FUNCTION, callee.span, format!("there is no function `{name}` on values known before the run"));
+                                if let Some(near) = suggest(name, known) {
+                                    d = d.help(format!("did you mean `{near}`?"));
+                                }
+                                Err(self.report(d))
+                            }
+                        }
+                    }
+                }
+            }
+            ExprKind::Name(name) => {
+                if let Some(v) = locals.get(name) {
+                    return Ok(v.clone());
+                }
+                self.binding(component, name, e.span)
+            }
+            ExprKind::Attr(..) => match path_of(e) {
+                Some(path) => self.path(&path, e.span),
+                None => Err(self.report(Diagnostic::error(codes::EXPR_SYNTAX, e.span, "only names can stand before a dot here"))),
+            },
+        }
+    }
+
+    fn wrong(&self, err: StaticError, span: Span) -> Miss {
+        let text = match err {
+            StaticError::Wrong(text) => text,
+            StaticError::Symbolic => "this has no value yet".into(),
+        };
+        self.report(Diagnostic::error(codes::BAD_ATTRIBUTE, span, text))
+    }
+
+    /// Several spellings of one key: those that are present must agree, and one must be.
+    fn same(&self, args: &[Expr], component: Option<&str>, locals: &BTreeMap<String, Static>, span: Span) -> Get {
+        let mut found: Option<(Static, &Expr)> = None;
+        for e in args {
+            match self.get(e, component, locals) {
+                Ok(v) => match &found {
+                    None => found = Some((v, e)),
+                    Some((first, at)) if statics::equal(first, &v) != Ok(true) => {
+                        return Err(self.report(
+                            Diagnostic::error(codes::CONFIG_KEY, e.span, format!("this says {v}, but {first} stands under another spelling of the same key"))
+                                .related(at.span, format!("this says {first}")),
+                        ));
+                    }
+                    Some(_) => {}
+                },
+                Err(Miss::Absent(_)) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        match found {
+            Some((v, _)) => Ok(v),
+            None => {
+                let spellings: Vec<String> = args.iter().map(|a| a.to_string()).collect();
+                Err(Miss::Absent(Box::new(
+                    Diagnostic::error(codes::CONFIG_KEY, span, format!("config.json has none of {}", spellings.join(", ")))
+                        .help("a key of training has no default: add it to config.json, or write its value here"),
+                )))
+            }
+        }
+    }
+
+    /// A bound name as seen from a component (or from the system).
+    pub fn binding(&self, component: Option<&str>, name: &str, span: Span) -> Get {
+        let of_component = component.and_then(|c| self.component(c)).map(|c| &c.bindings);
+        let key = match (component, of_component) {
+            (Some(c), Some(b)) if defines(b, name) => format!("{c}.{name}"),
+            (Some(c), _) if self.sets.contains_key(&format!("{c}.{name}")) => format!("{c}.{name}"),
+            _ => name.to_string(),
+        };
+        let owner = if key.contains('.') { component } else { None };
+        if let Some(memo) = self.memo.borrow().get(&key) {
+            return match memo {
+                Memo::Done(v) => Ok(v.clone()),
+                Memo::Failed => Err(Miss::Reported),
+                Memo::Busy => {
+                    self.diags.borrow_mut().push(Diagnostic::error(codes::CYCLE, span, format!("`{name}` needs its own value")));
+                    Err(Miss::Reported)
+                }
+            };
+        }
+        self.memo.borrow_mut().insert(key.clone(), Memo::Busy);
+        let result = self.compute(&key, owner, name, span);
+        let memo = match &result {
+            Ok(v) => Memo::Done(v.clone()),
+            Err(_) => Memo::Failed,
+        };
+        self.memo.borrow_mut().insert(key, memo);
+        match result {
+            // Somebody who asks again gets the same report once.
+            Err(Miss::Absent(d)) => Err(self.report(*d)),
+            other => other,
+        }
+    }
+
+    fn compute(&self, key: &str, owner: Option<&str>, name: &str, span: Span) -> Get {
+        let none = BTreeMap::new();
+        if let Some((e, _)) = self.sets.get(key) {
+            return self.get(e, owner, &none);
+        }
+        let b = match owner.and_then(|c| self.component(c)) {
+            Some(c) => &c.bindings,
+            None => &self.decl.bindings,
+        };
+        if let Some((_, e)) = b.dims.iter().chain(&b.params).find(|(n, _)| n.name == name) {
+            return self.get(e, owner, &none);
+        }
+        match b.lists.iter().find(|(n, _)| n.name == name) {
+            Some((_, ListBinding::Whole(e))) => self.get(e, owner, &none),
+            Some((_, ListBinding::Each { var, extent, value })) => {
+                let n = self.get(extent, owner, &none)?;
+                let Some(n) = n.as_i64().filter(|n| (0..=100_000).contains(n)) else {
+                    return Err(self.report(Diagnostic::error(codes::NOT_STATIC, extent.span, format!("a list cannot have {n} entries"))));
+                };
+                let mut out = Vec::new();
+                for i in 0..n {
+                    let locals = BTreeMap::from([(var.name.clone(), Static::from(i))]);
+                    out.push(self.get(value, owner, &locals)?);
+                }
+                Ok(Static::List(out))
+            }
+            None => {
+                let mut known: Vec<String> = self.decl.bindings.names();
+                if let Some(c) = owner.and_then(|c| self.component(c)) {
+                    known.extend(c.bindings.names());
+                }
+                known.extend(self.configs.keys().cloned());
+                let mut d = Diagnostic::error(codes::UNKNOWN_NAME, span, format!("nothing is named `{name}` here"));
+                if let Some(near) = suggest(name, known.iter().map(String::as_str)) {
+                    d = d.help(format!("did you mean `{near}`?"));
+                }
+                Err(self.report(d))
+            }
+        }
+    }
+
+    fn component(&self, name: &str) -> Option<&'s ComponentDecl> {
+        self.decl.components.iter().find(|c| c.name.name == name)
+    }
+
+    /// A dotted name: a component's value or weight, `serve`, a pool, a config.json key.
+    pub fn path(&self, path: &[&str], span: Span) -> Get {
+        let (first, rest) = (path[0], &path[1..]);
+        if first == "serve"
+            && let [key] = rest
+        {
+            return self.serve(key, span);
+        }
+        if let (Some(c), [name]) = (self.component(first), rest)
+            && (defines(&c.bindings, name)
+                || self.sets.contains_key(&format!("{first}.{name}"))
+                || (self.declares(first, name) && defines(&self.decl.bindings, name)))
+        {
+            return self.binding(Some(first), name, span);
+        }
+        if let (Some(_), [weight, "dtype"]) = (self.component(first), rest)
+            && let Some(v) = self.weight_dtype(first, weight)
+        {
+            return Ok(v);
+        }
+        if let (Some(p), [fact]) = (self.decl.pools.iter().find(|p| p.name.name == first), rest) {
+            return self.pool_fact(p, fact, span);
+        }
+        if let Some(config) = self.configs.get(first) {
+            return self.config_key(first, config, rest, span);
+        }
+        if self.decl.checkpoints.iter().any(|c| c.name.name == first) {
+            // Its directory could not be read; that was reported.
+            return Err(Miss::Reported);
+        }
+        let mut known: Vec<&str> = vec!["serve"];
+        known.extend(self.configs.keys().map(String::as_str));
+        known.extend(self.decl.components.iter().map(|c| c.name.name.as_str()));
+        known.extend(self.decl.pools.iter().map(|p| p.name.name.as_str()));
+        let mut d = Diagnostic::error(codes::UNKNOWN_NAME, span, format!("`{first}` is no component, checkpoint or pool"));
+        if let Some(near) = suggest(first, known.iter().copied()) {
+            d = d.help(format!("did you mean `{near}`?"));
+        }
+        Err(self.report(d))
+    }
+
+    fn declares(&self, component: &str, name: &str) -> bool {
+        self.component_files.get(component).is_some_and(|f| {
+            let f = &self.files.list[*f];
+            f.dims.iter().any(|d| d.name.name == name)
+                || f.lists.iter().any(|l| l.name.name == name)
+                || f.params.iter().any(|p| p.name.name == name)
+        })
+    }
+
+    fn weight_dtype(&self, component: &str, weight: &str) -> Option<Static> {
+        let f = &self.files.list[*self.component_files.get(component)?];
+        let w = f.weights.iter().find(|w| w.name.name == weight)?;
+        match &w.ty.kind {
+            crate::spec::expr::TypeKind::Tensor { dtype: Some(d), .. } => Some(Static::Str(d.name.clone())),
+            _ => None,
+        }
+    }
+
+    fn serve(&self, key: &str, span: Span) -> Get {
+        let set = format!("serve.{key}");
+        if let Some((e, _)) = self.sets.get(&set) {
+            return self.get(e, None, &BTreeMap::new());
+        }
+        match self.decl.serve.iter().find(|(n, _)| n.name == key) {
+            Some((_, e)) => self.get(e, None, &BTreeMap::new()),
+            None => Err(self.report(Diagnostic::error(codes::MISSING_KEY, span, format!("`serve` has no `{key}`")))),
+        }
+    }
+
+    fn pool_fact(&self, p: &PoolDecl, fact: &str, span: Span) -> Get {
+        let word = |w: &Ident| Ok(Static::Str(w.name.clone()));
+        match fact {
+            "kind" => word(&p.kind),
+            "dtype" => match (&p.dtype, self.pool_state(p)) {
+                (Some(d), _) => word(d),
+                (None, Some(s)) => word(&s.dtype),
+                (None, None) => Err(Miss::Reported),
+            },
+            "slots" => Ok(p.slots.as_ref().map_or(Static::None, |s| Static::Str(s.name.clone()))),
+            "ring" => match &p.ring {
+                Some(e) => self.get(e, None, &BTreeMap::new()),
+                None => Ok(Static::None),
+            },
+            other => Err(self.report(
+                Diagnostic::error(codes::UNKNOWN_NAME, span, format!("a pool has no `{other}`")).help("kind, dtype, slots or ring"),
+            )),
+        }
+    }
+
+    fn pool_state(&self, p: &PoolDecl) -> Option<&crate::spec::ast::StateDef> {
+        let (component, state) = p.of.as_ref()?;
+        let f = &self.files.list[*self.component_files.get(&component.name)?];
+        f.states.iter().find(|s| s.name.name == state.name)
+    }
+
+    fn config_key(&self, name: &str, config: &Config, path: &[&str], span: Span) -> Get {
+        let mut at = &config.json;
+        for (i, key) in path.iter().enumerate() {
+            match at.get(key) {
+                Some(next) => at = next,
+                None => {
+                    let place = if i == 0 { "config.json".to_string() } else { format!("config.json's `{}`", path[..i].join(".")) };
+                    let mut d = Diagnostic::error(codes::CONFIG_KEY, span, format!("{place} of checkpoint `{name}` has no `{key}`"));
+                    let known = at.as_object().map(|o| o.keys().map(String::as_str).collect::<Vec<_>>()).unwrap_or_default();
+                    d = match suggest(key, known.iter().copied()) {
+                        Some(near) => d.help(format!("did you mean `{near}`? The file is in {}", config.dir)),
+                        None => d.help(format!("the file is in {}", config.dir)),
+                    };
+                    return Err(Miss::Absent(Box::new(d)));
+                }
+            }
+        }
+        match from_json(at) {
+            Some(v) => Ok(v),
+            None => Err(self.report(Diagnostic::error(
+                codes::CONFIG_KEY,
+                span,
+                format!("`{}` of checkpoint `{name}` is not a number, word, truth value or list of them", path.join(".")),
+            ))),
+        }
+    }
+}
+
+fn from_json(v: &Json) -> Option<Static> {
+    Some(match v {
+        Json::Null => Static::None,
+        Json::Bool(b) => Static::Bool(*b),
+        Json::Number(n) => match n.as_i64() {
+            Some(i) => Static::from(i),
+            None => Static::Float(n.as_f64()?),
+        },
+        Json::String(s) => Static::Str(s.clone()),
+        Json::Array(items) => Static::List(items.iter().map(from_json).collect::<Option<Vec<_>>>()?),
+        Json::Object(_) => return None,
+    })
+}
+
+fn path_of(e: &Expr) -> Option<Vec<&str>> {
+    match &e.kind {
+        ExprKind::Name(n) => Some(vec![n]),
+        ExprKind::Attr(base, field) => {
+            let mut p = path_of(base)?;
+            p.push(&field.name);
+            Some(p)
+        }
+        _ => None,
+    }
+}
+
+fn defines(b: &Bindings, name: &str) -> bool {
+    b.dims.iter().chain(&b.params).any(|(n, _)| n.name == name) || b.lists.iter().any(|(n, _)| n.name == name)
+}
+
+impl Bindings {
+    /// Every bound name.
+    pub fn names(&self) -> Vec<String> {
+        let simple = self.dims.iter().chain(&self.params).map(|(n, _)| n.name.clone());
+        simple.chain(self.lists.iter().map(|(n, _)| n.name.clone())).collect()
+    }
+}
