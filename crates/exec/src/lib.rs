@@ -6,6 +6,7 @@
 
 pub mod checkpoint;
 pub mod eval;
+pub mod host;
 pub mod interp_runtime;
 pub mod kernels;
 pub mod philox;
