@@ -55,6 +55,8 @@ pub struct Serve {
     pub context: i64,
     /// Most rows of one prefill call.
     pub chunk: i64,
+    /// Positions the drafter was made for; requests past them are decoded plainly.
+    pub draft_context: i64,
     /// Rows of a block, the anchor included.
     pub block: i64,
 }
