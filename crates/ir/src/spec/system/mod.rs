@@ -180,7 +180,7 @@ impl Surroundings for System {
 }
 
 /// Parses `NAME=VALUE` pairs; each value becomes a one-line source of its own, so that messages can point into it.
-fn parse_sets(
+pub(crate) fn parse_sets(
     sets: &[(String, String)],
     sources: &mut SourceMap,
     diags: &mut Diagnostics,
