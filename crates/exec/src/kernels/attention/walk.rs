@@ -188,7 +188,7 @@ impl<T: Real> Task<'_, T> {
             carry: false,
         };
         // SAFETY: there are as many query vectors as peaks; `y` and the lines are long enough by the assertion.
-        unsafe { product.compute::<S, Plain>(s, &(0..width)) };
+        unsafe { product.compute::<S, Plain>(s, 0..width) };
     }
 
     /// Turns the span's scores into exponentials relative to the new maximum and rescales what was summed before.
@@ -309,7 +309,7 @@ impl<T: Real> Task<'_, T> {
                 carry: true,
             };
             // SAFETY: `x` and `y` are long enough by the assertion, the run's lines exist.
-            unsafe { product.compute::<S, Plain>(s, &range) };
+            unsafe { product.compute::<S, Plain>(s, range) };
         }
     }
 
