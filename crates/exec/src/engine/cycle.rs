@@ -51,6 +51,7 @@ impl Engine<'_> {
         let tokens = ints(&feed, "decode.token")?.to_vec();
         let sound = flags(&feed, "decode.sound", batch.len())?;
         self.totals.times.verify += began.elapsed();
+        events.span("decode", began, batch.len());
         for (k, i) in batch.iter().enumerate() {
             self.runtime.commit(self.active[*i].slot, 1)?;
             if !sound[k] {
@@ -87,6 +88,7 @@ impl Engine<'_> {
         let began = Instant::now();
         self.draft(law, &mut feed, batch)?;
         self.totals.times.draft += began.elapsed();
+        events.span("draft", began, batch.len());
 
         let began = Instant::now();
         let widths = self.widths(batch);
@@ -97,6 +99,7 @@ impl Engine<'_> {
         let verify = self.phase(law, self.first_choice(), "verify")?;
         self.run_phase("verify", &verify, &mut feed, batch, Mode::Tentative)?;
         self.totals.times.verify += began.elapsed();
+        events.span("verify", began, batch.len());
 
         let began = Instant::now();
         let accepted = ints(&feed, "verify.accepted")?.to_vec();
@@ -136,6 +139,7 @@ impl Engine<'_> {
             });
         }
         self.totals.times.accept += began.elapsed();
+        events.span("accept", began, batch.len());
 
         let began = Instant::now();
         feed.values.insert("keep", Tensor::i32(vec![batch.len()], keep.clone()));
@@ -148,6 +152,7 @@ impl Engine<'_> {
             }
         }
         self.totals.times.commit += began.elapsed();
+        events.span("commit", began, batch.len());
         Ok(())
     }
 

@@ -22,6 +22,7 @@ use spinec_ir::diag::Diagnostics;
 use spinec_ir::spec::system::System;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 /// How candidates are retrieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +81,8 @@ pub trait Events {
     fn text(&mut self, _request: usize, _text: &str) {}
     /// A request ended.
     fn finished(&mut self, _request: usize) {}
+    /// A phase that began then has just ended, for so many requests.
+    fn span(&mut self, _phase: &'static str, _began: Instant, _requests: usize) {}
 }
 
 /// Tells nobody.

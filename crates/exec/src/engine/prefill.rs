@@ -28,6 +28,7 @@ impl Engine<'_> {
         self.runtime.commit(self.active[i].slot, n)?;
         self.active[i].prefilled += n;
         self.totals.times.prefill += began.elapsed();
+        events.span("prefill", began, 1);
         if from + n < total {
             return Ok(());
         }

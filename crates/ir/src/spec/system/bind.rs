@@ -49,6 +49,7 @@ pub(super) fn bind(
     }
     let paths = static_paths(&values, &bound, &serve);
     let set_values = system_values(&values);
+    let patches = values.patches();
     let shares = tables::shares(&values, &mut diags);
     diags.extend(values.diags.take());
     let usable = !diags.has_errors();
@@ -61,6 +62,7 @@ pub(super) fn bind(
         paths,
         shares,
         set_values,
+        patches,
         numerics,
         checkpoints,
         serve,

@@ -81,6 +81,7 @@ pub struct System {
     paths: BTreeMap<String, Static>,
     shares: BTreeMap<String, Shared>,
     set_values: BTreeMap<String, Static>,
+    patches: Vec<values::Patch>,
     /// Name.
     pub name: String,
     /// Numerics policy of the run.
@@ -146,6 +147,19 @@ fn extend(loader: &mut Loader, root: Node, path: &str, depth: usize) -> Option<N
     let tree = loader.tree(&base_path, Some(span))?;
     let tree = extend(loader, tree, &base_path, depth + 1)?;
     Some(parse::merge(tree, root))
+}
+
+impl System {
+    /// The config.json of a checkpoint (from the place the system names on), with what `--set` bound instead of its keys.
+    pub fn patched_config(&self, checkpoint: &str) -> Option<serde_json::Value> {
+        let mut json = self.configs.get(checkpoint)?.json.clone();
+        for p in self.patches.iter().filter(|p| p.checkpoint == checkpoint) {
+            if let Some(at) = p.path.iter().try_fold(&mut json, |at, key| at.get_mut(key)) {
+                *at = p.value.clone();
+            }
+        }
+        Some(json)
+    }
 }
 
 impl Surroundings for System {
