@@ -219,8 +219,8 @@ impl<T: Real> Task<'_, T> {
             let peak = if here > before { here } else { before };
             let mut norm = s.splat(T::ZERO);
             for at in vectors {
+                // Hidden lanes are negative infinity: they become 0.
                 let v = s.exp(s.sub(load_lanes(s, scores, at, T::ZERO), s.splat(peak)));
-                let v = s.select(lane_range(first.max(at) - at, (last - at).min(LANES)), v, s.splat(T::ZERO));
                 store_lanes(s, scores, at, v);
                 norm = s.add(norm, v);
             }

@@ -6,8 +6,10 @@ use super::super::simd::{Kernel, LANES, Real, Simd};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Most rows of a tile.
-const TILE_ROWS: usize = 6;
+/// Most rows of a tile: fewer where 16 registers must also hold both halves of bf16 pairs.
+const fn tile_rows(accumulators: usize, step: usize) -> usize {
+    if accumulators < 8 && step == 2 { 4 } else { 6 }
+}
 
 /// How weights lie in memory.
 pub(in super::super) trait Weights<T: Real>: Copy {
@@ -112,7 +114,7 @@ impl<T: Real, L> Product<T, L> {
     /// As [`Self::compute`].
     #[inline(always)]
     unsafe fn rows<S: Simd<T>, W: Weights<T, Lane = L>>(&self, s: S, k: &Range<usize>) {
-        let tiles = self.rows.div_ceil(TILE_ROWS);
+        let tiles = self.rows.div_ceil(tile_rows(S::ACCUMULATORS, W::STEP));
         let mut row = 0;
         for tile in 1..=tiles {
             let next = self.rows * tile / tiles;
