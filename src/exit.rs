@@ -39,11 +39,11 @@ impl Exit {
     /// What errors in a spec and its checkpoints mean: a spec error wins over a checkpoint error.
     pub fn of(diags: &Diagnostics) -> Exit {
         let checkpoint = |c: Code| c == codes::CHECKPOINT || c == codes::CHECKPOINT_TENSOR;
-        let mut errors = diags.iter().filter(|d| d.severity == Severity::Error).peekable();
-        match errors.peek() {
-            None => Exit::Ok,
-            Some(_) if errors.all(|d| checkpoint(d.code)) => Exit::Checkpoint,
-            Some(_) => Exit::Usage,
+        let errors: Vec<Code> = diags.iter().filter(|d| d.severity == Severity::Error).map(|d| d.code).collect();
+        match errors.as_slice() {
+            [] => Exit::Ok,
+            all if all.iter().all(|c| checkpoint(c)) => Exit::Checkpoint,
+            _ => Exit::Usage,
         }
     }
 }
