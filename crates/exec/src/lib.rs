@@ -5,8 +5,13 @@
 //! row's inputs alone, never on the number of rows, requests or threads that share a call.
 
 pub mod checkpoint;
+pub mod eval;
+pub mod host;
+pub mod interp_runtime;
 pub mod kernels;
 pub mod philox;
+pub mod runtime;
 pub mod tensorfile;
 pub mod text;
 pub mod threads;
+pub mod weights;

@@ -88,8 +88,10 @@ impl Builder {
         self.scope.clear();
         self.ranges.clear();
         self.inputs.clear();
-        for _ in 0..2 {
-            let (dtype, dims) = (self.float_dtype(), self.dims(3));
+        // The first input binds the symbols.
+        let symbols = vec![Dim::symbol("N"), Dim::symbol("T")];
+        for dims in [symbols, self.dims(3)] {
+            let dtype = self.float_dtype();
             self.input(TensorType::new(dtype, dims), UNIT);
         }
     }

@@ -1,9 +1,10 @@
 //! Random well-typed modules for property tests: every op of the registry, nested loops and cases, weights, states.
 //!
 //! A module follows from its seed. It keeps every rule of the verifier, and its values are tame: if the inputs lie in
-//! their ranges, weights and initial states in [-1, 1], then every value is finite and of a magnitude of at most
-//! [`LIMIT`] (about; rounding adds to it), roots, logarithms and denominators stay away from zero, and positions of
-//! cache writes within one call differ. With [`Config::discrete`] off no integer or truth value depends on a float, so
+//! their ranges and the weights in [-1, 1], and states are new, then every value is finite and of a magnitude of at most
+//! [`LIMIT`] (about; rounding adds to it; codes of f8e4m3 aside), roots, logarithms and denominators stay away from zero,
+//! positions of one write to a pool differ, and no position is read that was not written. The symbols N and T lie within
+//! 1..4; the first input of a function binds them, and N is the number of requests of a call. With [`Config::discrete`] off no integer or truth value depends on a float, so
 //! small differences between evaluators stay small.
 
 mod build;

@@ -6,6 +6,9 @@ use crate::ir::{Attr, ValueId};
 use crate::ops::Opcode;
 use crate::ty::{DType, Dim};
 
+/// Positions lie below this.
+pub(super) const POSITIONS: i64 = 8;
+
 impl Builder {
     pub(super) fn model(&mut self, code: Opcode) -> Option<()> {
         match code {
@@ -55,7 +58,7 @@ impl Builder {
         let row = self.emit(Opcode::Iota, &[], vec![("n", Attr::Dim(t.clone()))], Range::new(0.0, most))?;
         let rows =
             self.emit(Opcode::Broadcast, &[row], vec![("dims", Attr::Dims(vec![n, t]))], Range::new(0.0, most))?;
-        let start = self.rng.int(0, 3) as f64;
+        let start = self.rng.int(0, POSITIONS - 1 - most as i64) as f64;
         let start = self.scalar(start, DType::I32)?;
         let range = Range::new(self.range(start).lo, self.range(start).hi + most);
         self.emit(Opcode::Add, &[rows, start], vec![], range)
@@ -63,7 +66,7 @@ impl Builder {
 
     /// Uniform numbers of shape `dims`, which begin with `n`.
     fn coins(&mut self, n: Dim, dims: &[Dim]) -> Option<ValueId> {
-        let seed = self.ints(&[n.clone(), Dim::from(2)], Range::new(0.0, 1000.0))?;
+        let seed = self.ints(&[n.clone(), Dim::from(2)], Range::new(0.0, 60.0))?;
         let at = self.ints(dims, Range::new(0.0, 40.0))?;
         let anchor = self.ints(&[n], Range::new(0.0, 40.0))?;
         let purpose = self.rng.int(0, 4);

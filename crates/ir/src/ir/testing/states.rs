@@ -1,10 +1,18 @@
 //! Life of a state element: opened, read, advanced, threaded through loops and cases, closed.
+//!
+//! Axis 0 of everything that meets a state is the symbol N, the requests of a call. A pool is filled right after it is
+//! opened, for all positions that later ops name, as positions nobody wrote have no value.
 
 use super::Range;
 use super::build::{Builder, UNIT};
+use super::model::POSITIONS;
 use crate::ir::{Attr, Attrs, StateDecl, ValueId};
 use crate::ops::Opcode;
 use crate::ty::{DType, Dim, StateKind, TensorType, Type};
+
+fn requests() -> Dim {
+    Dim::symbol("N")
+}
 
 impl Builder {
     /// The element a new state has for this place; `None` where no state can be opened.
@@ -45,6 +53,9 @@ impl Builder {
         let attrs = Attrs::from([("state", Attr::Int(id as i64))]);
         let operands: Vec<ValueId> = index.into_iter().collect();
         let mut version = *self.emit_typed(Opcode::StateOpen, &operands, attrs, vec![ty], UNIT).first()?;
+        if let Type::State { kind: StateKind::KvPool { heads, width }, .. } = self.func.ty(version).clone() {
+            version = self.fill_pool(version, heads, width)?;
+        }
         for _ in 0..self.rng.below(3) {
             self.read(version);
             version = match self.rng.below(6) {
@@ -119,7 +130,7 @@ impl Builder {
         if self.rng.chance(40) {
             return None;
         }
-        let (n, t) = (self.dim(), self.dim());
+        let (n, t) = (requests(), self.dim());
         let query_heads = heads.mul(&Dim::from(self.rng.int(1, 2)))?;
         let q = self.unit(&[n.clone(), t.clone(), query_heads, width])?;
         let at = self.positions(n.clone(), t)?;
@@ -133,8 +144,20 @@ impl Builder {
         self.emit(Opcode::Attention, &operands, attrs, UNIT)
     }
 
+    /// Writes every position that [`Builder::positions`] can give.
+    fn fill_pool(&mut self, version: ValueId, heads: Dim, width: Dim) -> Option<ValueId> {
+        let (n, t) = (requests(), Dim::from(POSITIONS));
+        let dims = [n.clone(), t.clone(), heads, width];
+        let (k, v) = (self.unit(&dims)?, self.unit(&dims)?);
+        let row =
+            self.emit(Opcode::Iota, &[], vec![("n", Attr::Dim(t.clone()))], Range::new(0.0, POSITIONS as f64 - 1.0))?;
+        let range = self.range(row);
+        let at = self.emit(Opcode::Broadcast, &[row], vec![("dims", Attr::Dims(vec![n, t]))], range)?;
+        self.emit(Opcode::KvWrite, &[version, k, v, at], vec![], UNIT)
+    }
+
     fn kv_write(&mut self, version: ValueId, heads: Dim, width: Dim) -> Option<ValueId> {
-        let (n, t) = (self.dim(), self.dim());
+        let (n, t) = (requests(), self.dim());
         let dims = [n.clone(), t.clone(), heads, width];
         let (k, v) = (self.unit(&dims)?, self.unit(&dims)?);
         let at = self.positions(n.clone(), t)?;
@@ -144,7 +167,7 @@ impl Builder {
     }
 
     fn causal_conv(&mut self, version: ValueId, channels: Dim, taps: Dim) -> Option<ValueId> {
-        let (n, t) = (self.dim(), self.dim());
+        let (n, t) = (requests(), self.dim());
         let x = self.unit(&[n.clone(), t, channels.clone()])?;
         let shape =
             if self.rng.chance(50) { vec![channels, taps.clone()] } else { vec![channels, 1.into(), taps.clone()] };
@@ -158,7 +181,7 @@ impl Builder {
     /// Keys and queries of length at most one, decays that do not grow and rates within [0, 1] keep the state small.
     fn delta_rule(&mut self, version: ValueId, shape: &[Dim]) -> Option<ValueId> {
         let [gv, dk, dv] = shape else { return None };
-        let (n, t) = (self.dim(), self.dim());
+        let (n, t) = (requests(), self.dim());
         let key_dims = [n.clone(), t.clone(), gv.clone(), dk.clone()];
         let eps = || vec![("eps", Attr::Float(0.125))];
         let (q, k) = (self.unit(&key_dims)?, self.unit(&key_dims)?);

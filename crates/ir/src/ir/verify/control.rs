@@ -2,7 +2,7 @@
 
 use super::ops::results;
 use super::tree::{OpNode, RegionNode};
-use super::{Cx, Site, refs};
+use super::{Cx, Site, fits, refs};
 use crate::ir::{Attr, Keep, Op, ValueId};
 use crate::ops::Opcode;
 use crate::ty::{DType, Dim, TensorType, Type};
@@ -117,19 +117,16 @@ fn loop_op(cx: &mut Cx, site: Site, op: &Op, node: &OpNode, around: &mut Around)
     }
     for inner in node.regions.iter().flatten() {
         let params = &cx.func.region(inner.id).params;
-        let mut want = vec![Type::Tensor(TensorType::scalar(DType::I32))];
-        want.extend(op.operands.iter().filter_map(|v| cx.ty(*v)).cloned());
         let here = cx.region_site(inner.id);
-        if params.len() != want.len() {
-            let message = format!(
-                "the region takes the index and {} carried values, not {} parameters",
-                want.len() - 1,
-                params.len()
-            );
+        let n = op.operands.len();
+        if params.len() != n + 1 {
+            let message = format!("the region takes the index and {n} carried values, not {} parameters", params.len());
             cx.error(here, message);
         }
-        cx.expect_types(here, "parameter", params, &want);
-        loop_results(cx, site, op, inner, &want[1..]);
+        cx.expect_types(here, "parameter", params, &[TensorType::scalar(DType::I32).into()], Type::eq);
+        let carried: Vec<Type> = params.iter().skip(1).filter_map(|v| cx.ty(*v)).cloned().collect();
+        cx.expect_types(site, "initial value", &op.operands, &carried, fits);
+        loop_results(cx, site, op, inner, &carried);
 
         let index = params.first().copied();
         if let Some(v) = index {
@@ -153,7 +150,7 @@ fn loop_results(cx: &mut Cx, site: Site, op: &Op, inner: &RegionNode, carried: &
         cx.error(here, message);
         return;
     }
-    cx.expect_types(here, "carried value", &yields[..n], carried);
+    cx.expect_types(here, "carried value", &yields[..n], carried, fits);
     let mut kept = Vec::new();
     for &v in &yields[n..] {
         match cx.ty(v) {
@@ -223,7 +220,7 @@ fn cases(cx: &mut Cx, site: Site, op: &Op, node: &OpNode, around: &mut Around) {
                     cx.error(here, format!("case {k} yields {} values, the first case {}", yields.len(), want.len()));
                 }
                 let want = want.clone();
-                cx.expect_types(here, "value", yields, &want);
+                cx.expect_types(here, "value", yields, &want, Type::eq);
             }
         }
         let outer = index.and_then(|v| narrow(around, v, select, k as i64).map(|reach| (v, reach)));

@@ -47,6 +47,14 @@ pub fn verify(module: &Module) -> Vec<VerifyError> {
     found.into_iter().map(|(site, message)| VerifyError::new(module, site, message)).collect()
 }
 
+/// True if a value of type `have` can stand where `want` is declared: a distribution is also a plain tensor.
+fn fits(have: &Type, want: &Type) -> bool {
+    match (have, want) {
+        (Type::Tensor(h), Type::Tensor(w)) => h.dtype == w.dtype && h.dims == w.dims && (h.dist || !w.dist),
+        _ => have == want,
+    }
+}
+
 /// What the checks of one function share.
 struct Cx<'a> {
     module: &'a Module,
@@ -75,11 +83,19 @@ impl<'a> Cx<'a> {
         &self.func.region(region.id).yields
     }
 
-    /// Checks a yield or operand list against types; `what` names an entry, as in "carried value".
-    fn expect_types(&mut self, site: Site, what: &str, have: &[ValueId], want: &[Type]) {
+    /// Checks values against types; `what` names an entry, as in "carried value". `same` compares a value's type with
+    /// the one it must have.
+    fn expect_types(
+        &mut self,
+        site: Site,
+        what: &str,
+        have: &[ValueId],
+        want: &[Type],
+        same: fn(&Type, &Type) -> bool,
+    ) {
         for (i, (&v, want)) in have.iter().zip(want).enumerate() {
             if let Some(ty) = self.ty(v)
-                && ty != want
+                && !same(ty, want)
             {
                 let shown = self.show(v);
                 self.error(site, format!("{what} {i} must be {want}, {shown} is {ty}"));

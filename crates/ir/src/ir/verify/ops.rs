@@ -56,7 +56,7 @@ pub(super) fn results(cx: &mut Cx, site: Site, op: &Op, types: &[Type]) {
         let message = format!("`{}` has {} results here, not {}", op.code.name(), types.len(), op.results.len());
         cx.error(site, message);
     }
-    cx.expect_types(site, "result", &op.results, types);
+    cx.expect_types(site, "result", &op.results, types, Type::eq);
 }
 
 fn arity(cx: &mut Cx, site: Site, op: &Op) -> bool {

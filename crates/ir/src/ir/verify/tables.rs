@@ -65,7 +65,7 @@ fn weight(w: &Weight, symbols: &BTreeSet<&str>) -> Vec<String> {
         if !is_word(var) || !vars.insert(var.as_str()) {
             out.push(format!("a loop variable needs a name of its own, this is \"{var}\""));
         }
-        if *extent < 1 {
+        if *extent < 0 {
             out.push(format!("the loop {var} has an extent of {extent}"));
         }
     }

@@ -1,0 +1,82 @@
+//! Loading systems, checkpoints and golden tensors for tests.
+#![allow(dead_code)]
+
+use spinec_exec::checkpoint::Checkpoint;
+use spinec_exec::eval::from_file;
+use spinec_exec::host::FsHost;
+use spinec_exec::interp_runtime::InterpRuntime;
+use spinec_exec::runtime::{Runtime, Tables};
+use spinec_exec::tensorfile::read_tensors;
+use spinec_exec::weights::{CheckpointWeights, DtypeRule};
+use spinec_ir::diag::render;
+use spinec_ir::spec::system::{Overrides, System};
+use spinec_ir::spec::{Loaded, load};
+use spinec_ir::tensor::Tensor;
+use spinec_ir::ty::Numerics;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The root of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository root exists")
+}
+
+/// Tensors of a file below the root.
+pub fn tensors(path: &str) -> BTreeMap<String, Tensor> {
+    let file = read_tensors(&root().join(path)).expect("the file is valid");
+    file.into_iter().map(|(n, t)| (n.clone(), from_file(&n, t).expect("the tensor converts"))).collect()
+}
+
+/// A system with its checkpoints.
+pub fn system(spec: &str, numerics: Numerics, checkpoints: &[(&str, String)]) -> System {
+    let over = Overrides {
+        numerics: Some(numerics),
+        no_limits: true,
+        checkpoints: checkpoints.iter().map(|(n, d)| (n.to_string(), root().join(d).display().to_string())).collect(),
+        ..Overrides::default()
+    };
+    load_system(&root().join(spec), &over)
+}
+
+pub fn load_system(path: &Path, over: &Overrides) -> System {
+    match load(&path.display().to_string(), &FsHost, over) {
+        Loaded::System(l) => {
+            assert!(!l.diags.has_errors(), "{}", render(&l.diags.into_sorted(), &l.sources, false, 120));
+            l.system.expect("a system without errors is there")
+        }
+        Loaded::Graph { sources, diags } => panic!("{}", render(&diags.into_sorted(), &sources, false, 120)),
+    }
+}
+
+/// The checked weights of a system.
+pub fn store(system: &System) -> CheckpointWeights {
+    let checkpoints: BTreeMap<String, Checkpoint> =
+        system.checkpoints.iter().map(|c| (c.name.clone(), Checkpoint::open(&c.dir).expect("the checkpoint opens"))).collect();
+    let (store, diags) = CheckpointWeights::bind(&system.weights, checkpoints, &system.checkpoints, DtypeRule::Convert);
+    let messages: Vec<String> = diags.iter().map(|d| d.message.clone()).collect();
+    store.unwrap_or_else(|| panic!("{}", messages.join("\n")))
+}
+
+pub fn tables(system: &System) -> Tables {
+    Tables { weights: system.weights.clone(), states: system.states.clone() }
+}
+
+pub fn interp(system: &System) -> InterpRuntime {
+    InterpRuntime::new(&tables(system), system.numerics, Box::new(store(system)))
+}
+
+pub fn boxed_interp(system: &System) -> Box<dyn Runtime> {
+    Box::new(interp(system))
+}
+
+/// max |a - b| / max |b|; NaN anywhere is infinite.
+pub fn rel(a: &Tensor, b: &Tensor) -> f64 {
+    assert_eq!(a.shape, b.shape, "shapes differ");
+    let (a, b) = (a.to_f64(), b.to_f64());
+    if a.iter().chain(&b).any(|x| x.is_nan()) {
+        return f64::INFINITY;
+    }
+    let diff = a.iter().zip(&b).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+    let scale = b.iter().map(|x| x.abs()).fold(0.0, f64::max);
+    if diff == 0.0 { 0.0 } else { diff / scale }
+}
