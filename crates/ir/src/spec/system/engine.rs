@@ -44,6 +44,35 @@ pub struct EngineOutput {
     pub doc: &'static str,
 }
 
+/// A choice the engine makes before it calls a phase; a phase that offers it is made in one variant a word.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineChoice {
+    /// Name of the variant.
+    pub name: &'static str,
+    /// The words the engine may choose.
+    pub words: &'static [&'static str],
+    /// A phase that offers the choice must offer every word (prefill, which works on one request, not `mixed`).
+    pub complete: bool,
+    /// What decides it.
+    pub doc: &'static str,
+}
+
+/// Every choice.
+pub const CHOICES: &[EngineChoice] = &[
+    EngineChoice {
+        name: "law",
+        words: &["greedy", "sampled", "mixed"],
+        complete: true,
+        doc: "What the requests of the call ask for: all greedy, all sampled, or both kinds.",
+    },
+    EngineChoice {
+        name: "candidates",
+        words: &["coarse", "exact"],
+        complete: false,
+        doc: "How candidates are found; exact ones also stand in for coarse scores that are not finite.",
+    },
+];
+
 macro_rules! phases {
     ($($name:literal $always:literal $doc:literal;)*) => {
         /// Every phase.
