@@ -1,6 +1,5 @@
 //! Loading files: a graph or system file with everything it refers to.
 
-use super::ast::GraphFile;
 use super::lower::Files;
 use super::parse_graph;
 use super::yaml::{Node, parse_bytes};
@@ -84,11 +83,6 @@ impl<'h> Loader<'h> {
             }
         }
         Some(index)
-    }
-
-    /// The loaded file.
-    pub fn file(&self, index: usize) -> &GraphFile {
-        &self.files.list[index]
     }
 }
 

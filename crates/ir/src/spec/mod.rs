@@ -32,6 +32,19 @@ pub enum Loaded {
     },
 }
 
+/// The diagnostics without those that only say once more what another said: the first of the same code, place and text
+/// stays.
+pub(crate) fn once(diags: Diagnostics) -> Diagnostics {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut out = Diagnostics::default();
+    for d in diags.iter() {
+        if seen.insert((d.code, d.span, d.message.clone())) {
+            out.push(d.clone());
+        }
+    }
+    out
+}
+
 /// Loads and checks a file. Whether it is a system or a graph is decided by its first key.
 pub fn load(path: &str, host: &dyn Host, over: &Overrides) -> Loaded {
     let mut loader = Loader::new(host);
@@ -51,8 +64,10 @@ pub fn load(path: &str, host: &dyn Host, over: &Overrides) -> Loaded {
     let index = loader.graph_from(path, &root);
     let Loader { sources, mut diags, files, .. } = loader;
     if let Some(index) = index {
-        hygiene::file(&files, index, &mut diags);
+        for i in 0..files.list.len() {
+            hygiene::file(&files, i, &mut diags);
+        }
         lower::check_file(&files, index, &mut diags);
     }
-    Loaded::Graph { sources, diags }
+    Loaded::Graph { sources, diags: once(diags) }
 }

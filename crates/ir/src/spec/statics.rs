@@ -111,6 +111,7 @@ pub fn binary(op: BinaryOp, a: &Static, b: &Static) -> Result {
         (And, Static::Bool(a), Static::Bool(b)) => Ok(Static::Bool(*a && *b)),
         (Or, Static::Bool(a), Static::Bool(b)) => Ok(Static::Bool(*a || *b)),
         (Add | Sub | Mul | FloorDiv | Mod, Static::Int(x), Static::Int(y)) => {
+            small(x, y)?;
             let out = match op {
                 Add => x.add(y),
                 Sub => x.sub(y),
@@ -160,6 +161,13 @@ pub fn binary(op: BinaryOp, a: &Static, b: &Static) -> Result {
         }
         (_, a, b) => wrong(format!("this operator does not take {} and {}", a.describe(), b.describe())),
     }
+}
+
+/// Largest dim, as a polynomial, that is computed with.
+pub(crate) const MAX_DIM_SIZE: usize = 128;
+
+fn small(x: &Dim, y: &Dim) -> std::result::Result<(), StaticError> {
+    if x.size().saturating_add(y.size()) > MAX_DIM_SIZE { wrong("the formula of this dim has too many terms") } else { Ok(()) }
 }
 
 fn compare(op: BinaryOp, o: std::cmp::Ordering) -> bool {
@@ -223,6 +231,9 @@ pub fn call(name: &str, args: &[Static]) -> Option<Result> {
             None => wrong(format!("{} has no square root", x.describe())),
         },
         ("min" | "max", [Static::Int(a), Static::Int(b)]) => {
+            if let Err(e) = small(a, b) {
+                return Some(Err(e));
+            }
             Ok(Static::Int(if name == "min" { a.minimum(b) } else { a.maximum(b) }))
         }
         ("min" | "max", [a, b]) => match (a.as_f64(), b.as_f64()) {

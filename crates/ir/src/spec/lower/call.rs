@@ -201,6 +201,19 @@ impl<'a> Lower<'a> {
             }
             Target::Component(name, sub) => self.component_target(scope, name, sub, kwargs, span)?,
         };
+        if let Some(i) = self.active.iter().position(|g| std::ptr::eq(*g, graph)) {
+            let mut d = Diagnostic::error(codes::RECURSION, span, format!("graph `{}` calls itself", graph.name.name));
+            d = d.related(graph.name.span, "declared here");
+            for g in self.active[i + 1..].iter().take(4) {
+                d = d.related(g.name.span, format!("by way of `{}`", g.name.name));
+            }
+            return Err(self.report(d.help("`repeat` and `scan` do something several times")));
+        }
+        if self.calls.len() >= super::MAX_CALLS {
+            let d = Diagnostic::error(codes::UNSUPPORTED, span, format!("more than {} calls of graphs in one function", super::MAX_CALLS))
+                .help("calls are inlined; a `repeat` loop keeps one body for many layers");
+            return Err(self.report(d));
+        }
         let has_weights = !graph.weights.is_empty() || matches!(self.scopes[file_scope.0].file, Some(f) if !self.files.list[f].weights.is_empty() && self.scopes[file_scope.0].weights == weights);
         if has_weights && !self.is_component_path(&weights) {
             let key = format!("{weights}|{:?}", self.scopes[scope.0].region);
@@ -218,6 +231,7 @@ impl<'a> Lower<'a> {
         self.scopes[callee.0].serial = self.scopes[scope.0].serial;
         self.bind_inputs(scope, callee, file_scope, graph, args, kwargs, span)?;
         self.call_sites.push(span);
+        self.active.push(graph);
         let opened = self.open.len();
         self.run_effects(callee);
         if self.exhaustive {
@@ -225,6 +239,7 @@ impl<'a> Lower<'a> {
         }
         self.lower_wanted(callee);
         self.close_states(region, opened);
+        self.active.pop();
         self.call_sites.pop();
         self.calls.push(CallState { graph, scope: callee, done: BTreeMap::new() });
         let id = CallId(self.calls.len() - 1);
@@ -446,6 +461,9 @@ impl<'a> Lower<'a> {
         let of_file: &'a [SymbolDecl] = file.map_or(&[], |f| &self.files.list[f].symbols);
         let symbols: Vec<&'a SymbolDecl> = of_file.iter().chain(&graph.symbols).collect();
         self.unify(callee, &bound, &symbols);
+        if self.check_symbols(callee, file_scope, &bound, &symbols).is_err() {
+            failed = true;
+        }
         for (input, tv, used) in bound {
             if self.check_input(callee, input, tv, used).is_err() {
                 failed = true;
@@ -479,6 +497,45 @@ impl<'a> Lower<'a> {
                 }
             }
         }
+    }
+
+    /// What a symbol stands for must lie within the bounds it is declared with.
+    fn check_symbols(
+        &mut self,
+        callee: ScopeId,
+        file_scope: ScopeId,
+        bound: &[(&'a InputDecl, Tv, Span)],
+        symbols: &[&'a SymbolDecl],
+    ) -> Res<()> {
+        let mut ok = Ok(());
+        for symbol in symbols {
+            let Some(Slot::Ready(Val::Static(Static::Int(extent)))) = self.scopes[callee.0].names.get(&symbol.name.name) else { continue };
+            let extent = extent.clone();
+            let limits = self.symbol_bounds(file_scope, symbol);
+            let known = |name: &str| self.module.symbols.iter().find(|s| s.name == name).map(|s| s.bounds).unwrap_or_default();
+            let have = extent.bounds(&known);
+            let below = limits.min.zip(have.max).is_some_and(|(least, most)| most < least);
+            let above = limits.max.zip(have.min).is_some_and(|(most, least)| least > most);
+            // A run-time extent may also leave the bounds for some calls only.
+            let sometimes = extent.as_const().is_none()
+                && limits.max.is_some_and(|most| !self.symbolic && !self.exhaustive && have.max.is_none_or(|m| m > most));
+            if !(below || above || sometimes) {
+                continue;
+            }
+            let at = bound.iter().find(|(i, ..)| mentions_symbol(i, &symbol.name.name)).map(|(_, tv, used)| (tv.span, *used));
+            let (made, used) = at.unwrap_or((symbol.name.span, symbol.name.span));
+            let shown = crate::spec::ast::describe_bounds(limits);
+            let mut d = Diagnostic::error(codes::BOUNDS, used, format!("`{}` is {shown} in this graph, here it is {extent}", symbol.name.name))
+                .related(symbol.name.span, "declared here");
+            if made != used {
+                d = d.related(made, "the value");
+            }
+            if sometimes {
+                d = d.help(format!("{extent} is {}", crate::spec::ast::describe_bounds(have)));
+            }
+            ok = Err(self.report(d));
+        }
+        ok
     }
 
     fn check_input(&mut self, callee: ScopeId, input: &'a InputDecl, tv: Tv, used: Span) -> Res<()> {
@@ -560,4 +617,10 @@ impl<'a> Lower<'a> {
             }
         }
     }
+}
+
+/// True if an input has an axis that is the symbol alone.
+fn mentions_symbol(input: &InputDecl, name: &str) -> bool {
+    let Some(TypeKind::Tensor { dims, .. }) = input.ty.as_ref().map(|t| &t.kind) else { return false };
+    dims.iter().any(|d| matches!(&d.kind, ExprKind::Name(n) if n == name))
 }

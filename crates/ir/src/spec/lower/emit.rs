@@ -42,6 +42,12 @@ impl<'a> Lower<'a> {
         let types: Vec<&Type> = args.iter().map(|a| self.func.ty(a.id)).collect();
         match code.infer(&types, &attrs) {
             Ok(results) => {
+                let large = |t: &Type| matches!(t, Type::Tensor(t) if t.dims.iter().any(|d| d.size() > crate::spec::statics::MAX_DIM_SIZE));
+                if results.iter().any(large) {
+                    let d = Diagnostic::error(codes::UNSUPPORTED, span, "the formula of an extent has too many terms")
+                        .help("bind dims to numbers, or use fewer run-time symbols");
+                    return Err(self.report(d));
+                }
                 let region = self.scopes[scope.0].region;
                 let operands = args.iter().map(|a| a.id).collect();
                 let loc = self.loc(span);

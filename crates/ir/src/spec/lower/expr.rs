@@ -13,11 +13,24 @@ use crate::ty::{DType, Dim, TensorType};
 impl<'a> Lower<'a> {
     /// Evaluates an expression. Tensors inside it are not yet rounded to their storage dtype.
     pub(crate) fn expr(&mut self, scope: ScopeId, e: &'a Expr) -> Res<Val> {
+        if self.expr_depth >= super::MAX_EXPR_DEPTH {
+            let d = Diagnostic::error(codes::RECURSION, e.span, "expressions and calls are nested too deeply here")
+                .help("name parts of them as nodes of their own");
+            return Err(self.report(d));
+        }
+        self.expr_depth += 1;
+        let v = self.expr_inner(scope, e);
+        self.expr_depth -= 1;
+        v
+    }
+
+    fn expr_inner(&mut self, scope: ScopeId, e: &'a Expr) -> Res<Val> {
         match &e.kind {
             ExprKind::Int(v) => Ok(Val::Static(Static::from(*v))),
             ExprKind::Float(v) => Ok(Val::Static(Static::Float(*v))),
             ExprKind::Bool(v) => Ok(Val::Static(Static::Bool(*v))),
             ExprKind::None => Ok(Val::Static(Static::None)),
+            ExprKind::Broken => Err(Reported),
             ExprKind::Str(s) => Ok(Val::Static(Static::Str(s.clone()))),
             ExprKind::Name(name) => self.name(scope, name, e.span),
             ExprKind::Attr(base, field) => self.attribute(scope, e, base, field),

@@ -8,6 +8,7 @@
 mod builtin;
 mod call;
 mod cases;
+mod depends;
 mod effects;
 mod emit;
 mod expr;
@@ -123,8 +124,8 @@ pub(crate) struct Lower<'a> {
     pub exhaustive: bool,
     /// Node paths (without indices) that are wanted although nobody needs them.
     pub wanted: Option<&'a dyn Fn(&str) -> bool>,
-    /// Types of the outputs of other phases by (phase, output).
-    pub wires: BTreeMap<(String, String), TensorType>,
+    /// Types of the outputs of other phases by (phase, output), with their places; `None` for one that failed.
+    pub wires: BTreeMap<(String, String), Option<(TensorType, Span)>>,
     func: Func,
     scopes: Vec<Scope<'a>>,
     loops: Vec<LoopState<'a>>,
@@ -135,7 +136,9 @@ pub(crate) struct Lower<'a> {
     states: BTreeMap<String, crate::ir::StateId>,
     components: BTreeMap<String, ScopeId>,
     call_sites: Vec<Span>,
+    active: Vec<&'a GraphDecl>,
     node_stack: Vec<NodeRef>,
+    expr_depth: usize,
     weighted_calls: BTreeMap<String, Span>,
     seen: BTreeSet<(crate::diag::Code, Option<Span>, String)>,
 }
@@ -149,6 +152,14 @@ struct NodeRef {
 
 /// Nested calls, loops and cases deeper than this are refused.
 const MAX_DEPTH: usize = 64;
+/// Expressions inside each other, across nodes and calls, deeper than this are refused: they are evaluated recursively.
+const MAX_EXPR_DEPTH: usize = 400;
+/// Calls of graphs in one function; they are inlined, so a chain of graphs that each call the next twice grows as 2^n.
+const MAX_CALLS: usize = 4096;
+/// Iterations of a `repeat`, elements of a state and outputs `each` makes: every one has an entry in some table.
+const MAX_REPEAT: i64 = 4096;
+/// Entries of the table of a weight in nested loops.
+const MAX_ENTRIES: i64 = 1 << 20;
 
 impl<'a> Lower<'a> {
     pub fn new(files: &'a Files, around: &'a dyn Surroundings, name: &str, numerics: Numerics) -> Self {
@@ -178,7 +189,9 @@ impl<'a> Lower<'a> {
             states: BTreeMap::new(),
             components: BTreeMap::new(),
             call_sites: Vec::new(),
+            active: Vec::new(),
             node_stack: Vec::new(),
+            expr_depth: 0,
             weighted_calls: BTreeMap::new(),
             seen: BTreeSet::new(),
         }
@@ -208,6 +221,9 @@ impl<'a> Lower<'a> {
         self.consumed.clear();
         self.components.clear();
         self.node_stack.clear();
+        self.call_sites.clear();
+        self.active.clear();
+        self.active.push(graph);
         self.weighted_calls.clear();
         let file_index = file.as_ref().map(|(f, _)| *f);
         let file_scope = match file {
@@ -256,6 +272,10 @@ impl<'a> Lower<'a> {
         };
         let n = self.static_int(scope, extent)?;
         let Some(n) = n.as_const() else { return Ok(()) };
+        if !(0..=MAX_REPEAT).contains(&n) {
+            let d = Diagnostic::error(codes::BOUNDS, extent.span, format!("{n} outputs cannot be made")).help(format!("at most {MAX_REPEAT}"));
+            return Err(self.report(d));
+        }
         for i in 0..n {
             let inner = self.child_scope(scope);
             self.scopes[inner.0].define(&var.name, Val::Static(Static::from(i)));
@@ -285,7 +305,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    fn symbol_bounds(&mut self, scope: ScopeId, decl: &'a SymbolDecl) -> Bounds {
+    pub(crate) fn symbol_bounds(&mut self, scope: ScopeId, decl: &'a SymbolDecl) -> Bounds {
         let mut get = |e: &'a Option<super::expr::Expr>| {
             e.as_ref().and_then(|e| self.static_int(scope, e).ok()).and_then(|d| d.as_const())
         };

@@ -44,7 +44,13 @@ impl<'a> Lower<'a> {
                         Err(self.report(d))
                     }
                     NodeState::New => {
-                        *state = NodeState::Busy;
+                        self.prepare(at, decl);
+                        if let Some(Slot::Node(_, state)) = self.scopes[at.0].names.get_mut(name) {
+                            if matches!(state, NodeState::Failed) {
+                                return Err(Reported);
+                            }
+                            *state = NodeState::Busy;
+                        }
                         let result = self.node(at, decl);
                         let state = match &result {
                             Ok(v) => NodeState::Done(v.clone()),
@@ -189,18 +195,31 @@ impl<'a> Lower<'a> {
 
     fn input_param(&mut self, scope: ScopeId, decl: &'a crate::spec::ast::InputDecl) -> Res<Tv> {
         let ty = match (&decl.ty, &decl.from) {
-            (Some(ty), _) => self.type_of(scope, ty)?,
-            (None, Some((phase, output))) => match self.wires.get(&(phase.name.clone(), output.name.clone())) {
-                Some(t) => t.clone(),
-                None => {
+            (Some(ty), None) => self.type_of(scope, ty)?,
+            (ty, Some((phase, output))) => {
+                let wired = self.wires.get(&(phase.name.clone(), output.name.clone())).cloned();
+                let Some(wired) = wired else {
                     let d = Diagnostic::error(
                         codes::SYSTEM,
-                        phase.span,
-                        format!("phase `{}` has no output `{}` of a known type", phase.name, output.name),
+                        output.span,
+                        format!("phase `{}` has no output `{}`", phase.name, output.name),
                     );
                     return Err(self.report(d));
+                };
+                // An output without a type is one that was reported.
+                let Some((wired, made)) = wired else { return Err(Reported) };
+                if let Some(ty) = ty {
+                    let want = self.type_of(scope, ty)?;
+                    if want != wired {
+                        let code = if want.dims != wired.dims { codes::DIM_MISMATCH } else { codes::DTYPE_MISMATCH };
+                        let d = Diagnostic::error(code, ty.span, format!("declared as {want}, but `{}.{}` is {wired}", phase.name, output.name))
+                            .related(made, "made here")
+                            .help("a wired input takes the type of what it is wired from: leave `type` out");
+                        return Err(self.report(d));
+                    }
                 }
-            },
+                wired
+            }
             (None, None) => return Err(Reported),
         };
         let id = self.func.add_param(crate::ir::RegionId(0), Type::Tensor(ty.clone()));

@@ -41,6 +41,16 @@ pub(super) fn bind(
             bound.insert(c.name.name.clone(), component_values(&values, c, &files.list[*file], &mut diags));
         }
     }
+    let set_values = system_values(&values);
+    let complete = bound.len() == decl.components.len()
+        && decl.components.iter().all(|c| {
+            let f = component_files.get(&c.name.name).map(|i| &files.list[*i]);
+            f.zip(bound.get(&c.name.name)).is_some_and(|(f, values)| {
+                let optional = |name: &str| f.params.iter().any(|p| p.name.name == name && matches!(p.kind, ParamKind::OneOf(_)));
+                declared_names(f).iter().all(|n| values.contains_key(n) || optional(n))
+            })
+        })
+        && decl.bindings.names().iter().all(|n| set_values.contains_key(n));
     let serve = serve_values(&values, &mut diags);
     let widths = width_values(&values, &serve, &mut diags);
     check_pools(&values, &component_files, &mut diags);
@@ -48,11 +58,14 @@ pub(super) fn bind(
         check_limits(&values, &mut diags);
     }
     let paths = static_paths(&values, &bound, &serve);
-    let set_values = system_values(&values);
     let patches = values.patches();
     let shares = tables::shares(&values, &mut diags);
     diags.extend(values.diags.take());
-    let usable = !diags.has_errors();
+    super::hygiene::Check { decl: &decl, files: &files, component_files: &component_files }.run(&mut diags);
+    for file in 0..files.list.len() {
+        crate::spec::hygiene::file(&files, file, &mut diags);
+    }
+    let sound = !diags.has_errors();
     let mut system = System {
         name: decl.name.name.clone(),
         decl,
@@ -71,18 +84,20 @@ pub(super) fn bind(
         states: Vec::new(),
         configs,
     };
-    for file in system.component_files.values().collect::<std::collections::BTreeSet<_>>() {
-        crate::spec::hygiene::file(&system.files, *file, &mut diags);
-    }
-    if usable {
+    if complete {
         let (weights, states, found) = lower_components(&system);
         diags.extend(found);
         system.weights = weights;
         system.states = states;
         tables::bind_sources(&mut system, &mut diags);
+        diags.extend(system.check_functions());
+    } else {
+        // Without values the graphs are still checked, with their dims unbound.
+        for file in system.component_files.values().collect::<std::collections::BTreeSet<_>>() {
+            crate::spec::lower::check_file(&system.files, *file, &mut diags);
+        }
     }
-    let system = if diags.has_errors() && !usable { None } else { Some(system) };
-    LoadedSystem { sources, diags, system }
+    LoadedSystem { sources, diags: crate::spec::once(diags), system: (complete && sound).then_some(system) }
 }
 
 fn read_configs(

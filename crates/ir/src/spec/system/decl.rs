@@ -103,7 +103,8 @@ pub(crate) struct StreamDecl {
     pub tokens: String,
     pub blocks: Option<String>,
     pub keep: Option<String>,
-    pub block_outputs: Vec<String>,
+    pub block_outputs: Vec<Ident>,
+    pub span: Span,
 }
 
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use super::System;
 use super::decl::{EntryDecl, PhaseDecl};
-use crate::diag::{Diagnostic, Diagnostics, codes};
+use crate::diag::{Diagnostic, Diagnostics, Span, codes};
 use crate::ir::Module;
 use crate::spec::lower::{FunctionRequest, Lower};
 use crate::spec::statics::Static;
@@ -98,7 +98,7 @@ impl System {
         Some(e.graph.inputs.iter().map(|i| i.name.name.clone()).collect())
     }
 
-    fn start<'a>(&'a self) -> Lower<'a> {
+    pub(super) fn start<'a>(&'a self) -> Lower<'a> {
         let mut lower = Lower::new(&self.files, self, &self.name, self.numerics);
         lower.adopt(&self.weights, &self.states);
         lower
@@ -129,7 +129,7 @@ impl System {
             .collect();
         let chosen = in_wire_order(chosen)?;
         // First all outputs, for their types; then only those that are read.
-        let mut wires: BTreeMap<(String, String), TensorType> = BTreeMap::new();
+        let mut wires: BTreeMap<(String, String), Option<(TensorType, Span)>> = BTreeMap::new();
         let mut read: BTreeSet<(String, String)> = BTreeSet::new();
         for (p, variant) in &chosen {
             let mut lower = self.start();
@@ -141,7 +141,7 @@ impl System {
             let func = &lower.module.funcs[0];
             for (name, v) in func.outputs.iter().zip(&func.region(func.body).yields) {
                 if let Some(t) = func.tensor(*v) {
-                    wires.insert((p.name.name.clone(), name.clone()), t.clone());
+                    wires.insert((p.name.name.clone(), name.clone()), Some((t.clone(), output_span(p, name))));
                 }
             }
             for i in &p.graph.inputs {
@@ -181,7 +181,7 @@ impl System {
         if lower.diags.has_errors() { Err(lower.diags) } else { Ok(PhaseModule { module: lower.module, phases }) }
     }
 
-    fn phase_function<'a>(
+    pub(super) fn phase_function<'a>(
         &'a self,
         lower: &mut Lower<'a>,
         p: &'a PhaseDecl,
@@ -242,7 +242,7 @@ impl System {
 }
 
 /// Phases in an order in which every wire leads forward.
-fn in_wire_order<T>(phases: Vec<(&PhaseDecl, T)>) -> Result<Vec<(&PhaseDecl, T)>, Diagnostics> {
+pub(super) fn in_wire_order<T>(phases: Vec<(&PhaseDecl, T)>) -> Result<Vec<(&PhaseDecl, T)>, Diagnostics> {
     let mut left = phases;
     let mut out: Vec<(&PhaseDecl, T)> = Vec::new();
     while !left.is_empty() {
@@ -264,11 +264,16 @@ fn in_wire_order<T>(phases: Vec<(&PhaseDecl, T)>) -> Result<Vec<(&PhaseDecl, T)>
     Ok(out)
 }
 
+/// Where an output of a phase is declared.
+pub(super) fn output_span(p: &PhaseDecl, output: &str) -> Span {
+    p.graph.outputs.iter().find(|o| o.name.name == output).map_or(p.name.span, |o| o.value.span)
+}
+
 fn stream_of(e: &EntryDecl) -> Option<Stream> {
     e.stream.as_ref().map(|s| Stream {
         tokens: s.tokens.clone(),
         blocks: s.blocks.clone(),
         keep: s.keep.clone(),
-        block_outputs: s.block_outputs.clone(),
+        block_outputs: s.block_outputs.iter().map(|o| o.name.clone()).collect(),
     })
 }

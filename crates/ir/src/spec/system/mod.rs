@@ -1,8 +1,11 @@
 //! Systems: components with bound dims, limits, phases and entries.
 
 mod bind;
+mod check;
 mod decl;
+pub mod engine;
 mod functions;
+mod hygiene;
 mod parse;
 mod tables;
 mod values;

@@ -211,7 +211,7 @@ fn pool(e: &Entry, diags: &mut Diagnostics) -> Option<PoolDecl> {
             }
         }
     });
-    let mut word = |f: &mut Fields, key: &'static str, diags: &mut Diagnostics| {
+    let word = |f: &mut Fields, key: &'static str, diags: &mut Diagnostics| {
         f.take(key).and_then(|p| text(key, &p.value, diags).map(|t| Ident { name: t.to_string(), span: p.value.span }))
     };
     let kind = word(&mut f, "kind", diags);
@@ -291,13 +291,14 @@ fn entry(e: &Entry, diags: &mut Diagnostics) -> Option<EntryDecl> {
         let mut block_outputs = Vec::new();
         if let Some(p) = g.take("block_outputs") {
             let list = items("block_outputs", &p.value, diags);
-            block_outputs = list.iter().filter_map(|n| text("an output", n, diags).map(str::to_string)).collect();
+            let ident = |n: &Node, t: &str| Ident { name: t.to_string(), span: n.span };
+            block_outputs = list.iter().filter_map(|n| text("an output", n, diags).map(|t| ident(n, t))).collect();
         }
         if blocks.is_some() != keep.is_some() {
             diags.push(Diagnostic::error(codes::MISSING_KEY, s.value.span, "`blocks` and `keep` go together"));
         }
         g.finish(diags);
-        stream = tokens.map(|tokens| StreamDecl { tokens, blocks, keep, block_outputs });
+        stream = tokens.map(|tokens| StreamDecl { tokens, blocks, keep, block_outputs, span: s.key_span });
     }
     let graph = graph_body(ident(e), &mut f, diags);
     f.finish(diags);

@@ -82,6 +82,7 @@ impl<'s> Values<'s> {
             ExprKind::Float(v) => Ok(Static::Float(*v)),
             ExprKind::Bool(v) => Ok(Static::Bool(*v)),
             ExprKind::None => Ok(Static::None),
+            ExprKind::Broken => Err(Miss::Reported),
             ExprKind::Str(s) => Ok(Static::Str(s.clone())),
             ExprKind::List(items) => items.iter().map(sub).collect::<Result<Vec<_>, _>>().map(Static::List),
             ExprKind::Unary(op, x) => statics::unary(*op, &sub(x)?).map_err(|err| self.wrong(err, e.span)),
