@@ -11,9 +11,9 @@ cargo fmt --all --check
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 
-if [ -x scripts/nvrtc.sh ]; then
+if [ -f scripts/fetch-nvrtc.sh ]; then
   # Kernel tests compile CUDA sources; the library comes from a pinned wheel.
-  SPINEC_NVRTC_DIR=$(bash scripts/nvrtc.sh)
+  SPINEC_NVRTC_DIR=$(bash scripts/fetch-nvrtc.sh)
   export SPINEC_NVRTC_DIR SPINEC_REQUIRE_NVRTC=1
 fi
 
