@@ -3,6 +3,7 @@
 pub mod ast;
 pub mod expr;
 mod fields;
+mod help;
 mod hygiene;
 mod load;
 mod lower;
@@ -31,16 +32,27 @@ pub enum Loaded {
 }
 
 /// The diagnostics without those that only say once more what another said: the first of the same code, place and text
-/// stays.
+/// stays, and a name that is unused because its one use is misspelled is not reported as unused.
 pub(crate) fn once(diags: Diagnostics) -> Diagnostics {
     let mut seen = std::collections::BTreeSet::new();
     let mut out = Diagnostics::default();
+    let meant: Vec<_> = diags.iter().filter(|d| d.code == codes::UNKNOWN_NAME).filter_map(|d| Some((d.span?.file, d.help.as_deref()?))).collect();
     for d in diags.iter() {
-        if seen.insert((d.code, d.span, d.message.clone())) {
-            out.push(d.clone());
+        let consequence = d.code == codes::UNUSED
+            && d.span.is_some_and(|s| {
+                let name = out_of(&d.message);
+                meant.iter().any(|(file, help)| *file == s.file && name.is_some_and(|n| *help == format!("did you mean `{n}`?")))
+            });
+        if !consequence && seen.insert((d.code, d.span, d.message.clone())) {
+            out.push(help::with_help(d.clone()));
         }
     }
     out
+}
+
+/// The first name a message quotes.
+fn out_of(message: &str) -> Option<&str> {
+    message.split('`').nth(1)
 }
 
 /// Loads and checks a file. Whether it is a system or a graph is decided by its first key.

@@ -139,6 +139,9 @@ pub(crate) struct Lower<'a> {
     active: Vec<&'a GraphDecl>,
     node_stack: Vec<NodeRef>,
     expr_depth: usize,
+    /// Bounds of the symbols of the function.
+    symbols: BTreeMap<String, Bounds>,
+    full: bool,
     weighted_calls: BTreeMap<String, Span>,
     seen: BTreeSet<(crate::diag::Code, Option<Span>, String)>,
 }
@@ -192,6 +195,8 @@ impl<'a> Lower<'a> {
             active: Vec::new(),
             node_stack: Vec::new(),
             expr_depth: 0,
+            symbols: BTreeMap::new(),
+            full: false,
             weighted_calls: BTreeMap::new(),
             seen: BTreeSet::new(),
         }
@@ -203,7 +208,7 @@ impl<'a> Lower<'a> {
             for site in self.call_sites.iter().rev().take(4) {
                 d = d.related(*site, "called from here");
             }
-            self.diags.push(d);
+            self.diags.push(crate::spec::help::with_help(d));
         }
         Reported
     }
@@ -222,6 +227,8 @@ impl<'a> Lower<'a> {
         self.components.clear();
         self.node_stack.clear();
         self.call_sites.clear();
+        self.symbols.clear();
+        self.full = false;
         self.active.clear();
         self.active.push(graph);
         self.weighted_calls.clear();
@@ -298,6 +305,7 @@ impl<'a> Lower<'a> {
         for decl in of_file.iter().chain(&graph.symbols) {
             let bounds = self.symbol_bounds(file_scope, decl);
             self.scopes[scope.0].define(&decl.name.name, Val::Static(Static::Int(Dim::symbol(&decl.name.name))));
+            self.symbols.insert(decl.name.name.clone(), bounds);
             // A check of a component's graphs is thrown away; each may bound its symbols as it likes.
             if !self.exhaustive {
                 self.add_symbol(&decl.name, bounds);

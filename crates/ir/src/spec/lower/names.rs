@@ -8,6 +8,9 @@ use crate::spec::ast::{GraphDecl, NodeBody, NodeDecl};
 use crate::spec::expr::Ident;
 use crate::ty::Type;
 
+/// Most names a help line lists.
+const SHOWN: usize = 16;
+
 impl<'a> Lower<'a> {
     /// The scope, from `scope` outwards, that binds `name`.
     pub(crate) fn find(&self, scope: ScopeId, name: &str) -> Option<ScopeId> {
@@ -96,6 +99,12 @@ impl<'a> Lower<'a> {
             d = d.help(format!("did you mean `{near}`?"));
         } else if self.callable(scope, name) {
             d = d.help(format!("`{name}` is called with its arguments in parentheses"));
+        } else {
+            all.sort();
+            all.dedup();
+            let more = if all.len() > SHOWN { ", ..." } else { "" };
+            all.truncate(SHOWN);
+            d = d.help(format!("there is: {}{more}", all.join(", ")));
         }
         self.report(d)
     }
@@ -186,6 +195,11 @@ impl<'a> Lower<'a> {
     ) {
         for input in &graph.inputs {
             let _ = available;
+            // A dim of that name was reported as hidden; types go on meaning the dim.
+            let hidden = self.find(scope, &input.name.name);
+            if hidden.is_some_and(|s| matches!(self.scopes[s.0].names.get(&input.name.name), Some(Slot::Ready(Val::Static(_))))) {
+                continue;
+            }
             self.scopes[scope.0].names.insert(input.name.name.clone(), Slot::Input(input, None));
         }
         for (name, _) in &graph.state_inputs {
