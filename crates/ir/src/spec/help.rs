@@ -45,6 +45,9 @@ fn general(code: &str) -> Option<&'static str> {
         codes::UNSUPPORTED => "docs/spec-language.md says what is supported",
         codes::SYSTEM => "docs/spec-language.md says what a system consists of",
         codes::CYCLE => "break the circle",
+        codes::BAD_NAME => "a name is letters, digits and underscores and does not begin with a digit",
+        codes::UNKNOWN_KEY => "docs/spec-language.md lists the keys",
+        codes::CHECKPOINT_TENSOR => "the tensor table of the system file says which tensors are read",
         _ => return None,
     })
 }

@@ -59,7 +59,7 @@ fn out_of(message: &str) -> Option<&str> {
 pub fn load(path: &str, host: &dyn Host, over: &Overrides) -> Loaded {
     let mut loader = Loader::new(host);
     let Some(root) = loader.tree(path, None) else {
-        return Loaded::Graph { sources: loader.sources, diags: loader.diags };
+        return Loaded::Graph { sources: loader.sources, diags: once(loader.diags) };
     };
     if root.get("system").is_some() {
         return Loaded::System(system::load(loader, root, path, host, over));
@@ -69,7 +69,7 @@ pub fn load(path: &str, host: &dyn Host, over: &Overrides) -> Loaded {
             Diagnostic::error(codes::MISSING_KEY, root.span, "a spec file begins with `graph: NAME` or `system: NAME`")
                 .help("a part of a system file that others extend is checked through them"),
         );
-        return Loaded::Graph { sources: loader.sources, diags: loader.diags };
+        return Loaded::Graph { sources: loader.sources, diags: once(loader.diags) };
     }
     let index = loader.graph_from(path, &root);
     let Loader { sources, mut diags, files, .. } = loader;

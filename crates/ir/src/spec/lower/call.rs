@@ -551,8 +551,17 @@ impl<'a> Lower<'a> {
         let any = matches!(&ty.kind, TypeKind::Tensor { dtype: None, .. });
         let have = self.tensor_type(tv.id);
         let name = &input.name.name;
+        // What another phase makes is at fault where it is made.
+        let (used, needed) = match self.wired.get(&tv.id) {
+            Some(made) => (*made, Some(used)),
+            None => (used, None),
+        };
         let explain = |d: Diagnostic| {
             let d = d.related(ty.span, format!("input `{name}` is {want}"));
+            let d = match needed {
+                Some(at) => d.related(at, "needed here"),
+                None => d,
+            };
             if tv.span == used { d } else { d.related(tv.span, format!("this is {have}")) }
         };
         if have.dims != want.dims {

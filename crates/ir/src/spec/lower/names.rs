@@ -208,20 +208,13 @@ impl<'a> Lower<'a> {
     }
 
     fn input_param(&mut self, scope: ScopeId, decl: &'a crate::spec::ast::InputDecl) -> Res<Tv> {
+        let mut made_at = None;
         let ty = match (&decl.ty, &decl.from) {
             (Some(ty), None) => self.type_of(scope, ty)?,
             (ty, Some((phase, output))) => {
                 let wired = self.wires.get(&(phase.name.clone(), output.name.clone())).cloned();
-                let Some(wired) = wired else {
-                    let d = Diagnostic::error(
-                        codes::SYSTEM,
-                        output.span,
-                        format!("phase `{}` has no output `{}`", phase.name, output.name),
-                    );
-                    return Err(self.report(d));
-                };
-                // An output without a type is one that was reported.
-                let Some((wired, made)) = wired else { return Err(Reported) };
+                // A wire that leads nowhere, or to an output that failed, was reported.
+                let Some(Some((wired, made))) = wired else { return Err(Reported) };
                 if let Some(ty) = ty {
                     let want = self.type_of(scope, ty)?;
                     if want != wired {
@@ -232,11 +225,15 @@ impl<'a> Lower<'a> {
                         return Err(self.report(d));
                     }
                 }
+                made_at = Some(made);
                 wired
             }
             (None, None) => return Err(Reported),
         };
         let id = self.func.add_param(crate::ir::RegionId(0), Type::Tensor(ty.clone()));
+        if let Some(at) = made_at {
+            self.wired.insert(id, at);
+        }
         self.func.inputs.push(decl.name.name.clone());
         Ok(Tv { id, storage: ty.dtype, span: decl.name.span })
     }
