@@ -39,7 +39,7 @@ impl<'a> Lower<'a> {
     ) -> Res<Val> {
         match &callee.kind {
             ExprKind::Name(name) => {
-                if let Some(target) = self.graph_named(scope, name) {
+                if let Some(target) = self.graph_named(scope, name)? {
                     return self.call_graph(scope, target, args, kwargs, span);
                 }
                 if let Some(r) = self.static_call(scope, name, args, span) {
@@ -119,20 +119,21 @@ impl<'a> Lower<'a> {
         Ok(value.unwrap_or(Val::State(next)))
     }
 
-    fn graph_named(&self, scope: ScopeId, name: &'a str) -> Option<Target<'a>> {
+    /// The graph of that name; an import that could not be read was reported.
+    fn graph_named(&self, scope: ScopeId, name: &'a str) -> Res<Option<Target<'a>>> {
         let file = self.scopes[scope.0].file;
         if let Some(file) = file {
             let f = &self.files.list[file];
             if let Some(g) = f.graphs.iter().find(|g| g.name.name == name) {
-                return Some(Target::Local(g, self.file_scope_of(scope)));
+                return Ok(Some(Target::Local(g, self.file_scope_of(scope))));
             }
             if f.uses.iter().any(|u| u.name.name == name) {
-                return self.files.imports[file].get(name).map(|i| Target::Import(*i, name));
+                return self.files.imports[file].get(name).map(|i| Some(Target::Import(*i, name))).ok_or(Reported);
             }
         } else if self.around.component(name).is_some() {
-            return Some(Target::Component(name, None));
+            return Ok(Some(Target::Component(name, None)));
         }
-        None
+        Ok(None)
     }
 
     /// The outermost scope around `scope`.
@@ -210,6 +211,9 @@ impl<'a> Lower<'a> {
             return Err(self.report(d.help("`repeat` and `scan` do something several times")));
         }
         if self.calls.len() >= super::MAX_CALLS {
+            if std::mem::replace(&mut self.full, true) {
+                return Err(Reported);
+            }
             let d = Diagnostic::error(codes::UNSUPPORTED, span, format!("more than {} calls of graphs in one function", super::MAX_CALLS))
                 .help("calls are inlined; a `repeat` loop keeps one body for many layers");
             return Err(self.report(d));
@@ -384,7 +388,8 @@ impl<'a> Lower<'a> {
                 }
                 None => {
                     let d = Diagnostic::error(codes::BAD_CALL, e.span, format!("`{}` takes {} inputs", graph.name.name, order.len()))
-                        .related(graph.name.span, "declared here");
+                        .related(graph.name.span, "declared here")
+                        .help(usage(graph, &order));
                     return Err(self.report(d));
                 }
             }
@@ -405,9 +410,10 @@ impl<'a> Lower<'a> {
             if !is_param {
                 let mut d = Diagnostic::error(codes::BAD_CALL, k.span, format!("`{}` has no input `{}`", graph.name.name, k.name))
                     .related(graph.name.span, "declared here");
-                if let Some(near) = suggest(&k.name, order.iter().map(|(_, n, _)| n.name.as_str())) {
-                    d = d.help(format!("did you mean `{near}`?"));
-                }
+                d = match suggest(&k.name, order.iter().map(|(_, n, _)| n.name.as_str())) {
+                    Some(near) => d.help(format!("did you mean `{near}`?")),
+                    None => d.help(usage(graph, &order)),
+                };
                 return Err(self.report(d));
             }
         }
@@ -416,7 +422,8 @@ impl<'a> Lower<'a> {
         for (_, name, input) in &order {
             let Some(e) = given.get(name.name.as_str()).copied() else {
                 let d = Diagnostic::error(codes::BAD_CALL, span, format!("`{}` needs input `{}`", graph.name.name, name.name))
-                    .related(name.span, "declared here");
+                    .related(name.span, "declared here")
+                    .help(usage(graph, &order));
                 self.report(d);
                 failed = true;
                 continue;
@@ -512,7 +519,7 @@ impl<'a> Lower<'a> {
             let Some(Slot::Ready(Val::Static(Static::Int(extent)))) = self.scopes[callee.0].names.get(&symbol.name.name) else { continue };
             let extent = extent.clone();
             let limits = self.symbol_bounds(file_scope, symbol);
-            let known = |name: &str| self.module.symbols.iter().find(|s| s.name == name).map(|s| s.bounds).unwrap_or_default();
+            let known = |name: &str| self.symbols.get(name).copied().unwrap_or_default();
             let have = extent.bounds(&known);
             let below = limits.min.zip(have.max).is_some_and(|(least, most)| most < least);
             let above = limits.max.zip(have.min).is_some_and(|(most, least)| least > most);
@@ -544,8 +551,17 @@ impl<'a> Lower<'a> {
         let any = matches!(&ty.kind, TypeKind::Tensor { dtype: None, .. });
         let have = self.tensor_type(tv.id);
         let name = &input.name.name;
+        // What another phase makes is at fault where it is made.
+        let (used, needed) = match self.wired.get(&tv.id) {
+            Some(made) => (*made, Some(used)),
+            None => (used, None),
+        };
         let explain = |d: Diagnostic| {
             let d = d.related(ty.span, format!("input `{name}` is {want}"));
+            let d = match needed {
+                Some(at) => d.related(at, "needed here"),
+                None => d,
+            };
             if tv.span == used { d } else { d.related(tv.span, format!("this is {have}")) }
         };
         if have.dims != want.dims {
@@ -623,4 +639,10 @@ impl<'a> Lower<'a> {
 fn mentions_symbol(input: &InputDecl, name: &str) -> bool {
     let Some(TypeKind::Tensor { dims, .. }) = input.ty.as_ref().map(|t| &t.kind) else { return false };
     dims.iter().any(|d| matches!(&d.kind, ExprKind::Name(n) if n == name))
+}
+
+/// How a graph is called.
+fn usage(graph: &GraphDecl, order: &[(usize, &Ident, Option<&InputDecl>)]) -> String {
+    let names: Vec<&str> = order.iter().map(|(_, n, _)| n.name.as_str()).collect();
+    format!("{}({})", graph.name.name, names.join(", "))
 }

@@ -85,7 +85,8 @@ impl<'a> Lower<'a> {
             other => {
                 let what = self.describe(&other);
                 let _ = scope;
-                let d = Diagnostic::error(codes::UNKNOWN_NAME, field.span, format!("{what} has no part `{}`", field.name));
+                let d = Diagnostic::error(codes::UNKNOWN_NAME, field.span, format!("{what} has no part `{}`", field.name))
+                    .help("loops, calls of graphs, split, topk, quantize_rows and matches of several values have parts");
                 Err(self.report(d))
             }
         }
@@ -133,6 +134,9 @@ impl<'a> Lower<'a> {
     pub(crate) fn tensor_of(&mut self, scope: ScopeId, v: Val, span: Span) -> Res<Tv> {
         if let Val::Static(s) = &v {
             return self.materialize(scope, s, None, span);
+        }
+        if matches!(v, Val::Unbound) && self.symbolic {
+            return Err(Reported);
         }
         match self.try_tensor(scope, v.clone(), span)? {
             Some(tv) => Ok(tv),
@@ -201,14 +205,15 @@ impl<'a> Lower<'a> {
     }
 
     fn binary(&mut self, scope: ScopeId, op: BinaryOp, a: &'a Expr, b: &'a Expr, span: Span) -> Res<Val> {
-        let left = self.expr(scope, a)?;
-        if let (BinaryOp::And | BinaryOp::Or, Val::Static(Static::Bool(l))) = (op, &left)
+        let left = self.expr(scope, a);
+        if let (BinaryOp::And | BinaryOp::Or, Ok(Val::Static(Static::Bool(l)))) = (op, &left)
             && *l == (op == BinaryOp::Or)
         {
-            return Ok(left);
+            return left;
         }
+        // Both sides are looked at before the first error ends the expression.
         let right = self.expr(scope, b);
-        let (left, right) = (left, right?);
+        let (left, right) = (left?, right?);
         if let (Val::Static(x), Val::Static(y)) = (&left, &right) {
             return match statics::binary(op, x, y) {
                 Ok(v) => Ok(Val::Static(v)),

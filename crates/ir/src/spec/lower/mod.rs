@@ -122,6 +122,8 @@ pub(crate) struct Lower<'a> {
     pub symbolic: bool,
     /// Lower every node of every graph that is entered, also those nobody needs.
     pub exhaustive: bool,
+    /// Lower every node of the functions themselves, also those nobody needs.
+    pub all_nodes: bool,
     /// Node paths (without indices) that are wanted although nobody needs them.
     pub wanted: Option<&'a dyn Fn(&str) -> bool>,
     /// Types of the outputs of other phases by (phase, output), with their places; `None` for one that failed.
@@ -139,6 +141,12 @@ pub(crate) struct Lower<'a> {
     active: Vec<&'a GraphDecl>,
     node_stack: Vec<NodeRef>,
     expr_depth: usize,
+    /// Bounds of the symbols of the function.
+    symbols: BTreeMap<String, Bounds>,
+    full: bool,
+    /// Inputs wired from another phase, with the place that makes them.
+    wired: BTreeMap<ValueId, Span>,
+    failed_weights: BTreeSet<String>,
     weighted_calls: BTreeMap<String, Span>,
     seen: BTreeSet<(crate::diag::Code, Option<Span>, String)>,
 }
@@ -192,6 +200,11 @@ impl<'a> Lower<'a> {
             active: Vec::new(),
             node_stack: Vec::new(),
             expr_depth: 0,
+            symbols: BTreeMap::new(),
+            full: false,
+            wired: BTreeMap::new(),
+            failed_weights: BTreeSet::new(),
+            all_nodes: false,
             weighted_calls: BTreeMap::new(),
             seen: BTreeSet::new(),
         }
@@ -203,7 +216,7 @@ impl<'a> Lower<'a> {
             for site in self.call_sites.iter().rev().take(4) {
                 d = d.related(*site, "called from here");
             }
-            self.diags.push(d);
+            self.diags.push(crate::spec::help::with_help(d));
         }
         Reported
     }
@@ -222,6 +235,9 @@ impl<'a> Lower<'a> {
         self.components.clear();
         self.node_stack.clear();
         self.call_sites.clear();
+        self.symbols.clear();
+        self.full = false;
+        self.wired.clear();
         self.active.clear();
         self.active.push(graph);
         self.weighted_calls.clear();
@@ -246,6 +262,9 @@ impl<'a> Lower<'a> {
                 continue;
             }
             let _ = self.output(scope, output);
+        }
+        if self.all_nodes {
+            self.lower_all(scope);
         }
         if self.exhaustive {
             self.lower_all(scope);
@@ -298,6 +317,7 @@ impl<'a> Lower<'a> {
         for decl in of_file.iter().chain(&graph.symbols) {
             let bounds = self.symbol_bounds(file_scope, decl);
             self.scopes[scope.0].define(&decl.name.name, Val::Static(Static::Int(Dim::symbol(&decl.name.name))));
+            self.symbols.insert(decl.name.name.clone(), bounds);
             // A check of a component's graphs is thrown away; each may bound its symbols as it likes.
             if !self.exhaustive {
                 self.add_symbol(&decl.name, bounds);
@@ -307,7 +327,8 @@ impl<'a> Lower<'a> {
 
     pub(crate) fn symbol_bounds(&mut self, scope: ScopeId, decl: &'a SymbolDecl) -> Bounds {
         let mut get = |e: &'a Option<super::expr::Expr>| {
-            e.as_ref().and_then(|e| self.static_int(scope, e).ok()).and_then(|d| d.as_const())
+            let e = e.as_ref().filter(|e| e.kind != super::expr::ExprKind::None)?;
+            self.static_int(scope, e).ok().and_then(|d| d.as_const())
         };
         let bounds = Bounds { min: get(&decl.min), max: get(&decl.max) };
         if let (Some(min), Some(max)) = (bounds.min, bounds.max)
@@ -324,7 +345,8 @@ impl<'a> Lower<'a> {
 
     fn add_symbol(&mut self, name: &Ident, bounds: Bounds) {
         match self.module.symbols.iter().find(|s| s.name == name.name) {
-            Some(other) if other.bounds != bounds => {
+            // A symbol without an upper bound is reported as such.
+            Some(other) if other.bounds != bounds && other.bounds.max.is_some() == bounds.max.is_some() => {
                 let d = Diagnostic::error(
                     codes::SHADOWED,
                     name.span,

@@ -8,6 +8,9 @@ use crate::spec::ast::{GraphDecl, NodeBody, NodeDecl};
 use crate::spec::expr::Ident;
 use crate::ty::Type;
 
+/// Most names a help line lists.
+const SHOWN: usize = 16;
+
 impl<'a> Lower<'a> {
     /// The scope, from `scope` outwards, that binds `name`.
     pub(crate) fn find(&self, scope: ScopeId, name: &str) -> Option<ScopeId> {
@@ -96,6 +99,12 @@ impl<'a> Lower<'a> {
             d = d.help(format!("did you mean `{near}`?"));
         } else if self.callable(scope, name) {
             d = d.help(format!("`{name}` is called with its arguments in parentheses"));
+        } else {
+            all.sort();
+            all.dedup();
+            let more = if all.len() > SHOWN { ", ..." } else { "" };
+            all.truncate(SHOWN);
+            d = d.help(format!("there is: {}{more}", all.join(", ")));
         }
         self.report(d)
     }
@@ -186,6 +195,11 @@ impl<'a> Lower<'a> {
     ) {
         for input in &graph.inputs {
             let _ = available;
+            // A dim of that name was reported as hidden; types go on meaning the dim.
+            let hidden = self.find(scope, &input.name.name);
+            if hidden.is_some_and(|s| matches!(self.scopes[s.0].names.get(&input.name.name), Some(Slot::Ready(Val::Static(_))))) {
+                continue;
+            }
             self.scopes[scope.0].names.insert(input.name.name.clone(), Slot::Input(input, None));
         }
         for (name, _) in &graph.state_inputs {
@@ -194,20 +208,13 @@ impl<'a> Lower<'a> {
     }
 
     fn input_param(&mut self, scope: ScopeId, decl: &'a crate::spec::ast::InputDecl) -> Res<Tv> {
+        let mut made_at = None;
         let ty = match (&decl.ty, &decl.from) {
             (Some(ty), None) => self.type_of(scope, ty)?,
             (ty, Some((phase, output))) => {
                 let wired = self.wires.get(&(phase.name.clone(), output.name.clone())).cloned();
-                let Some(wired) = wired else {
-                    let d = Diagnostic::error(
-                        codes::SYSTEM,
-                        output.span,
-                        format!("phase `{}` has no output `{}`", phase.name, output.name),
-                    );
-                    return Err(self.report(d));
-                };
-                // An output without a type is one that was reported.
-                let Some((wired, made)) = wired else { return Err(Reported) };
+                // A wire that leads nowhere, or to an output that failed, was reported.
+                let Some(Some((wired, made))) = wired else { return Err(Reported) };
                 if let Some(ty) = ty {
                     let want = self.type_of(scope, ty)?;
                     if want != wired {
@@ -218,11 +225,15 @@ impl<'a> Lower<'a> {
                         return Err(self.report(d));
                     }
                 }
+                made_at = Some(made);
                 wired
             }
             (None, None) => return Err(Reported),
         };
         let id = self.func.add_param(crate::ir::RegionId(0), Type::Tensor(ty.clone()));
+        if let Some(at) = made_at {
+            self.wired.insert(id, at);
+        }
         self.func.inputs.push(decl.name.name.clone());
         Ok(Tv { id, storage: ty.dtype, span: decl.name.span })
     }

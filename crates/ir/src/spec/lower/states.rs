@@ -78,7 +78,7 @@ impl<'a> Lower<'a> {
         let flags = match self.per_value(at, per)? {
             Static::Int(d) => match d.as_const() {
                 Some(n) if (0..=super::MAX_REPEAT).contains(&n) => vec![true; usize::try_from(n).unwrap_or(0)],
-                _ if self.symbolic => return Ok((1, Vec::new())),
+                None if self.symbolic => return Ok((1, Vec::new())),
                 Some(n) => {
                     let d = Diagnostic::error(codes::BOUNDS, per.span, format!("a state cannot have {n} elements"))
                         .help(format!("at most {}", super::MAX_REPEAT));
@@ -188,7 +188,7 @@ impl<'a> Lower<'a> {
                 (Some(tv.id), None)
             }
             Some((Val::Static(Static::Int(d)), at)) => match d.as_const() {
-                Some(i) if self.symbolic || decl.element.get(usize::try_from(i).unwrap_or(usize::MAX)).is_some_and(|e| *e >= 0) => {
+                Some(i) if (self.symbolic && decl.element.is_empty()) || decl.element.get(usize::try_from(i).unwrap_or(usize::MAX)).is_some_and(|e| *e >= 0) => {
                     let id = self.constant(region, i as f64, DType::I32, at);
                     (Some(id), Some(i))
                 }

@@ -25,7 +25,7 @@ pub(crate) struct CheckpointDecl {
     /// Directory, resolved against the file that names it.
     pub path: Option<(String, Span)>,
     /// Dotted place of the model's keys in config.json.
-    pub config: Option<String>,
+    pub config: Option<(String, Span)>,
     pub ignore: Vec<IgnoreDecl>,
 }
 

@@ -241,6 +241,24 @@ impl System {
     }
 }
 
+impl System {
+    /// An entry with every node, and what is wrong with it.
+    pub(super) fn check_entry(&self, e: &EntryDecl) -> (Module, Diagnostics) {
+        let mut lower: Lower<'_> = self.start();
+        lower.all_nodes = true;
+        lower.function(FunctionRequest {
+            name: e.name.name.clone(),
+            graph: &e.graph,
+            file: None,
+            values: &self.set_values,
+            outputs: None,
+            weights: None,
+            available: None,
+        });
+        (lower.module, lower.diags)
+    }
+}
+
 /// Phases in an order in which every wire leads forward.
 pub(super) fn in_wire_order<T>(phases: Vec<(&PhaseDecl, T)>) -> Result<Vec<(&PhaseDecl, T)>, Diagnostics> {
     let mut left = phases;
@@ -249,19 +267,39 @@ pub(super) fn in_wire_order<T>(phases: Vec<(&PhaseDecl, T)>) -> Result<Vec<(&Pha
         let ready = left.iter().position(|(p, _)| {
             let mut sources = p.graph.inputs.iter().filter_map(|i| i.from.as_ref());
             // A phase that is not there at all is reported when its output is looked up.
-            sources.all(|(from, _)| !left.iter().any(|(q, _)| q.name.name == from.name))
+            // One that is wired from itself is reported there.
+            sources.all(|(from, _)| from.name == p.name.name || !left.iter().any(|(q, _)| q.name.name == from.name))
         });
         match ready {
             Some(i) => out.push(left.remove(i)),
             None => {
                 let mut diags = Diagnostics::default();
-                let name = &left[0].0.name;
-                diags.push(Diagnostic::error(codes::CYCLE, name.span, format!("phase `{}` needs what comes after it", name.name)));
+                diags.push(backward(&left));
                 return Err(diags);
             }
         }
     }
     Ok(out)
+}
+
+/// The wire of a cycle of phases that leads from a later to an earlier one.
+fn backward<T>(left: &[(&PhaseDecl, T)]) -> Diagnostic {
+    let place = |name: &str| super::engine::PHASES.iter().position(|p| p.name == name).unwrap_or(usize::MAX);
+    let wires = left.iter().flat_map(|(p, _)| p.graph.inputs.iter().filter_map(move |i| Some((*p, i, i.from.as_ref()?))));
+    let within = wires.filter(|(p, _, (from, _))| from.name != p.name.name && left.iter().any(|(q, _)| q.name.name == from.name));
+    let wires: Vec<_> = within.collect();
+    let culprit = wires.iter().find(|(p, _, (from, _))| place(&from.name) >= place(&p.name.name)).or(wires.first());
+    let Some((p, input, (from, out))) = culprit else {
+        return Diagnostic::error_nowhere(codes::CYCLE, "phases need each other");
+    };
+    let text = format!("phase `{}` needs `{}.{}`, which comes after it", p.name.name, from.name, out.name);
+    let mut d = Diagnostic::error(codes::CYCLE, input.name.span, text);
+    for (q, i, (source, _)) in &wires {
+        if q.name.name == from.name {
+            d = d.related(i.name.span, format!("phase `{}` needs phase `{}`", q.name.name, source.name));
+        }
+    }
+    d.help("what a phase needs from an earlier cycle is state")
 }
 
 /// Where an output of a phase is declared.

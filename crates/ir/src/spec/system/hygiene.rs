@@ -351,6 +351,9 @@ fn fed(p: &PhaseDecl, i: &InputDecl, diags: &mut Diagnostics) {
     let (phase, name) = (p.name.name.as_str(), i.name.name.as_str());
     // A wire that could not be read was reported.
     let Some(ty) = &i.ty else { return };
+    if matches!(&ty.kind, TypeKind::Tensor { dims, .. } if dims.iter().any(|d| d.kind == ExprKind::Broken)) {
+        return;
+    }
     let Some(known) = engine::input(phase, name) else {
         let mut d = Diagnostic::error(codes::SYSTEM, i.name.span, format!("the engine feeds no `{name}` to phase `{phase}`"));
         let elsewhere = engine::INPUTS.iter().find(|k| k.name == name);
@@ -368,9 +371,6 @@ fn fed(p: &PhaseDecl, i: &InputDecl, diags: &mut Diagnostics) {
         return;
     };
     let TypeKind::Tensor { dist, dtype, dims } = &ty.kind else { return };
-    if dims.iter().any(|d| d.kind == ExprKind::Broken) {
-        return;
-    }
     let same_dtype = dtype.as_ref().is_some_and(|d| d.name == known.dtype.name());
     let fixed = |k: usize| known.axes[k].parse::<i64>().ok().filter(|_| k > 0);
     let same_dims = dims.len() == known.axes.len()

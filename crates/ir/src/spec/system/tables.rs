@@ -67,10 +67,10 @@ fn constant(values: &Values, component: &str, text: &str, span: Span, diags: &mu
 }
 
 /// Gives every weight its tensor, and reports weights without a line and lines without a weight.
-pub(super) fn bind_sources(system: &mut System, diags: &mut Diagnostics) {
+pub(super) fn bind_sources(system: &mut System, undeclared: &BTreeSet<String>, diags: &mut Diagnostics) {
     let mut used: BTreeSet<(String, String)> = BTreeSet::new();
     let mut weights = std::mem::take(&mut system.weights);
-    for w in &mut weights {
+    for w in weights.iter_mut().filter(|w| !undeclared.contains(&w.name)) {
         let (component, local) = w.name.split_once('.').unwrap_or(("", &w.name));
         let key = weight_key(local);
         let Some(c) = system.decl.components.iter().find(|c| c.name.name == component) else { continue };
