@@ -1,2 +1,35 @@
-//! The command line.
-fn main() {}
+//! The `spinec` command line: one file a subcommand.
+
+mod args;
+mod commands;
+mod exit;
+mod files;
+mod output;
+
+use args::{Cli, Command};
+use clap::Parser;
+use exit::Exit;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(exit::report_panic));
+    let outcome = std::panic::catch_unwind(|| match Cli::try_parse() {
+        Ok(cli) => run(&cli),
+        Err(e) => {
+            // --help and --version are no errors; a closed pipe is nobody's mistake.
+            let _ = e.print();
+            if e.use_stderr() { Exit::Usage } else { Exit::Ok }
+        }
+    });
+    outcome.unwrap_or(Exit::Bug).code()
+}
+
+fn run(cli: &Cli) -> Exit {
+    match &cli.command {
+        Command::Check(a) => commands::check::run(a),
+        Command::Eval(a) => commands::eval::run(a),
+        Command::Run(a) => commands::run::run(a),
+        Command::Synth(a) => commands::synth::run(a),
+        Command::Explain(a) => commands::explain::run(a),
+    }
+}

@@ -1,6 +1,7 @@
 //! The spec language: YAML text to a spanned tree, expressions, names, dims, types, lowering to the graph IR.
 
 pub mod ast;
+mod bare;
 pub mod expr;
 mod fields;
 mod help;
@@ -12,6 +13,7 @@ pub mod statics;
 pub mod system;
 pub mod yaml;
 
+pub use bare::{BareGraph, load_graph};
 pub use load::Host;
 
 use crate::diag::{Diagnostic, Diagnostics, SourceMap, codes};

@@ -122,7 +122,7 @@ impl<T: Real> Block<'_, T> {
                     columns: self.w.outputs() - first,
                     carry: k > 0,
                 };
-                product.compute::<S, W>(s, &(k..last));
+                product.compute::<S, W>(s, k..last);
             }
             k = last;
             if k >= inputs {

@@ -2,11 +2,14 @@
 //!
 //! A range that carries on from stored sums loads them without rounding, so cutting `k` changes no bit.
 
-use super::super::simd::{LANES, Real, Simd};
+use super::super::simd::{Kernel, LANES, Real, Simd};
+use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Most rows of a tile.
-const TILE_ROWS: usize = 6;
+/// Most rows of a tile: fewer where 16 registers must also hold both halves of bf16 pairs.
+const fn tile_rows(accumulators: usize, step: usize) -> usize {
+    if accumulators < 8 && step == 2 { 4 } else { 6 }
+}
 
 /// How weights lie in memory.
 pub(in super::super) trait Weights<T: Real>: Copy {
@@ -50,7 +53,6 @@ impl<T: Real> Weights<T> for Bf16 {
 }
 
 /// A product `y[r, c] (+)= sum_k x[r, k] w[k, c]`, `k` ascending, by addresses.
-#[derive(Clone, Copy)]
 pub(in super::super) struct Product<T, L> {
     /// Element `(0, 0)` of `x`; its columns are indexed by `k` from 0.
     pub(in super::super) x: *const T,
@@ -74,14 +76,45 @@ pub(in super::super) struct Product<T, L> {
     pub(in super::super) carry: bool,
 }
 
+impl<T, L> Clone for Product<T, L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, L> Copy for Product<T, L> {}
+
+/// A valid product over a range of `k`.
+struct Compute<T, L, W> {
+    product: Product<T, L>,
+    k: Range<usize>,
+    weights: PhantomData<W>,
+}
+
+impl<T: Real, L, W: Weights<T, Lane = L>> Kernel<T> for Compute<T, L, W> {
+    type Out = ();
+    #[inline(always)]
+    fn run<S: Simd<T>>(self, s: S) {
+        // SAFETY: `Product::compute` alone makes this kernel, of a product that its caller promises to be valid.
+        unsafe { self.product.rows::<S, W>(s, &self.k) };
+    }
+}
+
 impl<T: Real, L> Product<T, L> {
     /// Computes the product over the range `k`, whose start is a multiple of the weights' step.
     ///
     /// # Safety
     /// `x` and `y` must be valid for every row and column, `line` for every step of `k` and every panel, `y` exclusive.
     #[inline(always)]
-    pub(in super::super) unsafe fn compute<S: Simd<T>, W: Weights<T, Lane = L>>(&self, s: S, k: &Range<usize>) {
-        let tiles = self.rows.div_ceil(TILE_ROWS);
+    pub(in super::super) unsafe fn compute<S: Simd<T>, W: Weights<T, Lane = L>>(&self, s: S, k: Range<usize>) {
+        s.outlined(Compute { product: *self, k, weights: PhantomData::<W> });
+    }
+
+    /// # Safety
+    /// As [`Self::compute`].
+    #[inline(always)]
+    unsafe fn rows<S: Simd<T>, W: Weights<T, Lane = L>>(&self, s: S, k: &Range<usize>) {
+        let tiles = self.rows.div_ceil(tile_rows(S::ACCUMULATORS, W::STEP));
         let mut row = 0;
         for tile in 1..=tiles {
             let next = self.rows * tile / tiles;

@@ -3,7 +3,8 @@
 
 use super::exp::{Exponent, ROUND};
 use super::portable::array_simd;
-use super::{LANES, Simd};
+use super::real::x86::run_avx2;
+use super::{Kernel, LANES, Simd};
 use std::arch::x86_64::*;
 
 /// AVX2 and FMA.
@@ -19,7 +20,7 @@ impl Avx2 {
     }
 }
 
-array_simd!(Avx2, f64, 4);
+array_simd!(Avx2, f64, 4, run_avx2::<f64, K>);
 
 /// Two registers.
 pub type Pair = (__m256, __m256);
@@ -28,12 +29,19 @@ impl Exponent for Avx2 {
     #[inline(always)]
     fn exponent(self, n: Pair) -> Pair {
         // SAFETY: `self` proves that the processor has the instructions.
-        let one = |n| unsafe {
-            let b = _mm256_add_ps(n, _mm256_set1_ps(ROUND));
-            let bits = _mm256_add_epi32(_mm256_castps_si256(b), _mm256_set1_epi32(127));
-            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(bits))
-        };
-        (one(n.0), one(n.1))
+        unsafe { (exponent8(n.0), exponent8(n.1)) }
+    }
+}
+
+/// # Safety
+/// The processor must have AVX2.
+#[inline(always)]
+unsafe fn exponent8(n: __m256) -> __m256 {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let biased = _mm256_add_ps(n, _mm256_set1_ps(ROUND));
+        let bits = _mm256_add_epi32(_mm256_castps_si256(biased), _mm256_set1_epi32(127));
+        _mm256_castsi256_ps(_mm256_slli_epi32::<23>(bits))
     }
 }
 
@@ -56,6 +64,11 @@ impl Simd<f32> for Avx2 {
     type V = Pair;
     const ACCUMULATORS: usize = 6;
 
+    #[inline(always)]
+    fn outlined<K: Kernel<f32>>(self, kernel: K) -> K::Out {
+        // SAFETY: see above.
+        unsafe { run_avx2::<f32, K>(kernel) }
+    }
     #[inline(always)]
     fn splat(self, x: f32) -> Pair {
         // SAFETY: see above.
@@ -134,20 +147,16 @@ impl Simd<f32> for Avx2 {
     #[inline(always)]
     fn gt(self, a: Pair, b: Pair) -> u32 {
         // SAFETY: see above.
-        let mask = |a, b| unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b)).cast_unsigned() };
-        mask(a.0, b.0) | mask(a.1, b.1) << 8
+        unsafe {
+            let low = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a.0, b.0));
+            let high = _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_GT_OQ>(a.1, b.1));
+            (low | high << 8).cast_unsigned()
+        }
     }
     #[inline(always)]
     fn select(self, mask: u32, a: Pair, b: Pair) -> Pair {
         // SAFETY: see above.
-        unsafe {
-            let bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-            let spread = |m: u32| {
-                let m = _mm256_and_si256(_mm256_set1_epi32((m & 0xff).cast_signed()), bits);
-                _mm256_castsi256_ps(_mm256_cmpeq_epi32(m, bits))
-            };
-            (_mm256_blendv_ps(b.0, a.0, spread(mask)), _mm256_blendv_ps(b.1, a.1, spread(mask >> 8)))
-        }
+        unsafe { (_mm256_blendv_ps(b.0, a.0, lanes_of(mask)), _mm256_blendv_ps(b.1, a.1, lanes_of(mask >> 8))) }
     }
     #[inline(always)]
     fn transpose(self, rows: [Pair; LANES]) -> [Pair; LANES] {
@@ -220,5 +229,19 @@ unsafe fn transpose8(r: [__m256; 8]) -> [__m256; 8] {
             c += 1;
         }
         u
+    }
+}
+
+/// Lanes whose sign bit is the mask's bit.
+///
+/// # Safety
+/// The processor must have AVX2.
+#[inline(always)]
+unsafe fn lanes_of(mask: u32) -> __m256 {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+        let set = _mm256_and_si256(_mm256_set1_epi32(mask.cast_signed()), bits);
+        _mm256_castsi256_ps(_mm256_cmpeq_epi32(set, bits))
     }
 }

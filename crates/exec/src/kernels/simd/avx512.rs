@@ -3,7 +3,8 @@
 
 use super::exp::{Exponent, ROUND};
 use super::portable::array_simd;
-use super::{LANES, Simd};
+use super::real::x86::run_avx512;
+use super::{Kernel, LANES, Simd};
 use std::arch::x86_64::*;
 
 /// AVX-512 F, BW, DQ, VL with AVX2 and FMA.
@@ -19,7 +20,7 @@ impl Avx512 {
     }
 }
 
-array_simd!(Avx512, f64, 12);
+array_simd!(Avx512, f64, 12, run_avx512::<f64, K>);
 
 impl Exponent for Avx512 {
     #[inline(always)]
@@ -38,6 +39,11 @@ impl Simd<f32> for Avx512 {
     type V = __m512;
     const ACCUMULATORS: usize = 24;
 
+    #[inline(always)]
+    fn outlined<K: Kernel<f32>>(self, kernel: K) -> K::Out {
+        // SAFETY: see above.
+        unsafe { run_avx512::<f32, K>(kernel) }
+    }
     #[inline(always)]
     fn splat(self, x: f32) -> __m512 {
         // SAFETY: see above.

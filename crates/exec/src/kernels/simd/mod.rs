@@ -126,10 +126,11 @@ pub trait Kernel<T: Real> {
 pub trait Simd<T: Real>: Copy + Send + Sync + 'static {
     /// Sixteen lanes.
     type V: Copy;
-    /// Registers that a vector takes, in units of what 16 accumulators or fewer can use without spilling: the most
-    /// vectors that a tile may keep as accumulators.
+    /// The most vectors that a tile may keep as accumulators without spilling registers.
     const ACCUMULATORS: usize;
 
+    /// Runs a kernel on the same instructions, in a function of its own: what several places use is compiled once.
+    fn outlined<K: Kernel<T>>(self, kernel: K) -> K::Out;
     /// All lanes `x`.
     fn splat(self, x: T) -> Self::V;
     /// Sixteen elements from `from`.

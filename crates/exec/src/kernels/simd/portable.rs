@@ -1,6 +1,6 @@
 //! Virtual vectors as arrays: the path for any processor, and the form of f64 vectors on every path.
 
-use super::{LANES, Real};
+use super::{Kernel, LANES, Real, Simd};
 
 /// No instructions beyond the build's baseline.
 #[derive(Clone, Copy, Debug)]
@@ -9,11 +9,16 @@ pub struct Portable;
 /// Implements [`Simd`] for a path and element type by arrays; under a path's enabled instructions the compiler turns
 /// the loops into vector code, with the same operations in each lane.
 macro_rules! array_simd {
-    ($path:ty, $real:ty, $accumulators:expr) => {
+    ($path:ty, $real:ty, $accumulators:expr, $run:path) => {
         impl $crate::kernels::simd::Simd<$real> for $path {
             type V = [$real; $crate::kernels::simd::LANES];
             const ACCUMULATORS: usize = $accumulators;
 
+            #[inline(always)]
+            fn outlined<K: $crate::kernels::simd::Kernel<$real>>(self, kernel: K) -> K::Out {
+                // SAFETY: `self` proves that the processor has the instructions.
+                unsafe { $run(kernel) }
+            }
             #[inline(always)]
             fn splat(self, x: $real) -> Self::V {
                 [x; $crate::kernels::simd::LANES]
@@ -120,8 +125,18 @@ macro_rules! array_simd {
 #[cfg(target_arch = "x86_64")]
 pub(super) use array_simd;
 
-array_simd!(Portable, f32, 8);
-array_simd!(Portable, f64, 8);
+array_simd!(Portable, f32, 8, run::<f32, K>);
+array_simd!(Portable, f64, 8, run::<f64, K>);
+
+/// # Safety
+/// None is needed; the paths with instructions of their own need them.
+#[inline(never)]
+unsafe fn run<T: Real, K: Kernel<T>>(kernel: K) -> K::Out
+where
+    Portable: Simd<T>,
+{
+    kernel.run(Portable)
+}
 
 /// `exp` of lanes held in an array.
 pub(super) trait ArrayExp: Real {

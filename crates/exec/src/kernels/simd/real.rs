@@ -134,13 +134,13 @@ real!(f32, u32);
 real!(f64, u64);
 
 #[cfg(target_arch = "x86_64")]
-mod x86 {
+pub(super) mod x86 {
     use super::super::avx2::Avx2;
     use super::super::avx512::Avx512;
     use super::super::{Kernel, Real, Simd};
 
     #[target_feature(enable = "avx2,fma")]
-    pub(super) fn run_avx2<T: Real, K: Kernel<T>>(kernel: K) -> K::Out
+    pub(in super::super) fn run_avx2<T: Real, K: Kernel<T>>(kernel: K) -> K::Out
     where
         Avx2: Simd<T>,
     {
@@ -149,7 +149,7 @@ mod x86 {
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-    pub(super) fn run_avx512<T: Real, K: Kernel<T>>(kernel: K) -> K::Out
+    pub(in super::super) fn run_avx512<T: Real, K: Kernel<T>>(kernel: K) -> K::Out
     where
         Avx512: Simd<T>,
     {

@@ -59,6 +59,7 @@ pub(super) fn bind(
         super::limits::check(&values, &mut diags);
     }
     let paths = static_paths(&values, &bound, &serve);
+    let patches = values.patches();
     let shares = tables::shares(&values, &mut diags);
     diags.extend(values.diags.take());
     super::hygiene::Check { decl: &decl, files: &files, component_files: &component_files }.run(&mut diags);
@@ -75,6 +76,7 @@ pub(super) fn bind(
         paths,
         shares,
         set_values,
+        patches,
         numerics,
         checkpoints,
         serve,
@@ -195,7 +197,7 @@ fn check_sets(values: &Values, diags: &mut Diagnostics) {
             known.extend(declared_names(f).iter().map(|n| format!("{}.{n}", c.name.name)));
         }
     }
-    known.extend(["requests", "context", "chunk", "tensor_parallel"].map(|k| format!("serve.{k}")));
+    known.extend(["requests", "context", "chunk", "draft_context", "tensor_parallel"].map(|k| format!("serve.{k}")));
     for (name, (_, span)) in values.sets {
         if !known.contains(name) {
             let mut d = Diagnostic::error(codes::UNKNOWN_NAME, *span, format!("there is nothing named `{name}` to set"));
@@ -363,7 +365,7 @@ pub(super) fn binding_span(b: &Bindings, name: &str) -> Option<Span> {
 }
 
 fn serve_values(values: &Values, diags: &mut Diagnostics) -> Serve {
-    const KNOWN: [&str; 4] = ["requests", "context", "chunk", "tensor_parallel"];
+    const KNOWN: [&str; 5] = ["requests", "context", "chunk", "draft_context", "tensor_parallel"];
     for (k, _) in &values.decl.serve {
         if !KNOWN.contains(&k.name.as_str()) {
             let mut d = Diagnostic::error(codes::UNKNOWN_KEY, k.span, format!("`{}` is not a key of `serve`", k.name));
@@ -402,6 +404,7 @@ fn serve_values(values: &Values, diags: &mut Diagnostics) -> Serve {
     let requests = get("requests", None, diags);
     let context = get("context", None, diags);
     let chunk = get("chunk", None, diags);
+    let draft_context = get("draft_context", Some(i64::MAX), diags);
     let parallel = get("tensor_parallel", Some(1), diags);
     if parallel != 1 && !values.decl.limits.iter().any(|l| l.require.to_string().contains("tensor_parallel")) {
         let span = values.decl.serve.iter().find(|(k, _)| k.name == "tensor_parallel").map(|(_, e)| e.span);
@@ -415,7 +418,7 @@ fn serve_values(values: &Values, diags: &mut Diagnostics) -> Serve {
         true => values.binding(None, "B", values.decl.name.span).ok().and_then(|v| v.as_i64()).unwrap_or(1),
         false => 1,
     };
-    Serve { requests, context, chunk, block }
+    Serve { requests, context, chunk, draft_context, block }
 }
 
 fn width_values(values: &Values, serve: &Serve, diags: &mut Diagnostics) -> BTreeMap<String, Vec<Width>> {

@@ -124,6 +124,9 @@ inputs! {
 outputs! {
     "prefill" "token" I32 ["1"] "The token behind the last real row.";
     "decode" "token" I32 ["N"] "The token behind the anchor.";
+    "prefill" "sound" Bool ["1"] "False where the logits are not numbers; the request then ends with an error.";
+    "decode" "sound" Bool ["N"] "False where the logits are not numbers; the request then ends with an error.";
+    "verify" "sound" Bool ["N"] "False where logits of a request's rows are not numbers; the request then ends with an error.";
     "draft" "proposal" I32 ["N" "B-1"] "The proposed tokens.";
     "draft" "finite" Bool ["N"] "False where a request's candidate scores are not finite; it then drafts exactly or not at all.";
     "verify" "accepted" I32 ["N"] "Accepted proposals of each request.";

@@ -75,6 +75,11 @@ impl System {
         self.decl.phases.iter().map(|p| p.name.name.as_str()).collect()
     }
 
+    /// Number of token ids, where the system binds a dim `V`.
+    pub fn vocabulary(&self) -> Option<i64> {
+        self.set_values.get("V").and_then(Static::as_i64)
+    }
+
     /// The words a phase can be varied by, by choice.
     pub fn variants(&self, phase: &str) -> BTreeMap<String, Vec<String>> {
         let found = self.decl.phases.iter().find(|p| p.name.name == phase);

@@ -60,6 +60,8 @@ pub struct Serve {
     pub context: i64,
     /// Most rows of one prefill call.
     pub chunk: i64,
+    /// Positions the drafter was made for; requests past them are decoded plainly.
+    pub draft_context: i64,
     /// Rows of a block, the anchor included.
     pub block: i64,
 }
@@ -84,6 +86,7 @@ pub struct System {
     paths: BTreeMap<String, Static>,
     shares: BTreeMap<String, Shared>,
     set_values: BTreeMap<String, Static>,
+    patches: Vec<values::Patch>,
     /// Name.
     pub name: String,
     /// Numerics policy of the run.
@@ -159,6 +162,19 @@ fn extend(loader: &mut Loader, root: Node, path: &str, chain: &mut Vec<(String, 
     Some(parse::merge(tree, root))
 }
 
+impl System {
+    /// The config.json of a checkpoint (from the place the system names on), with what `--set` bound instead of its keys.
+    pub fn patched_config(&self, checkpoint: &str) -> Option<serde_json::Value> {
+        let mut json = self.configs.get(checkpoint)?.json.clone();
+        for p in self.patches.iter().filter(|p| p.checkpoint == checkpoint) {
+            if let Some(at) = p.path.iter().try_fold(&mut json, |at, key| at.get_mut(key)) {
+                *at = p.value.clone();
+            }
+        }
+        Some(json)
+    }
+}
+
 impl Surroundings for System {
     fn component(&self, name: &str) -> Option<ComponentRef<'_>> {
         Some(ComponentRef { file: *self.component_files.get(name)?, values: self.values.get(name)? })
@@ -191,7 +207,7 @@ impl Surroundings for System {
 }
 
 /// Parses `NAME=VALUE` pairs; each value becomes a one-line source of its own, so that messages can point into it.
-fn parse_sets(
+pub(crate) fn parse_sets(
     sets: &[(String, String)],
     sources: &mut SourceMap,
     diags: &mut Diagnostics,

@@ -1,134 +1,26 @@
-//! Attention of query rows over a paged pool of keys and values.
-//!
-//! The visible positions of a row are an interval that follows from its own position, the window and, where attention
-//! is bidirectional, the number of positions. A row walks absolute spans of [`SPAN`] positions from its first visible
-//! one: scores, the span's maximum, exponentials, a sum over lanes (lane = position modulo 16), then the weighted
-//! values added in order of position, with the sums so far rescaled to the new maximum. What other rows the call
-//! holds, and which of them share a task, changes none of these operations. Positions that a row does not see never
-//! enter them, whatever they hold; positions that no row of a task sees are not read.
+//! One task of attention: some rows of one request against one key-value head.
 
-use super::gemm::tile::{Plain, Product};
-use super::simd::{Kernel, LANES, Real, Simd, lane_range, load_lanes, store_lanes};
-use crate::threads::{Pool, Shares};
+use super::super::gemm::tile::{Plain, Product};
+use super::super::simd::{Kernel, LANES, Real, Simd, lane_range, load_lanes, store_lanes};
+use super::{KvView, Request, Rule};
+use crate::threads::Shares;
 use std::ops::Range;
 
 /// Positions between two rescalings.
 const SPAN: usize = 512;
-/// Positions whose keys are transposed and whose values are gathered at a time.
+/// Positions whose keys are transposed at a time.
 const CHUNK: usize = 64;
-/// Query vectors of one task, unless one row has more: enough to share a chunk's keys and values.
-const TASK_QUERIES: usize = 48;
+/// Runs of adjacent slots in a chunk above which its values are first copied together.
+const MAX_RUNS: usize = 8;
 
-/// Keys and values of one request in a paged pool. Position `j` lies at slot `pages[j / page_size] * page_size + j %
-/// page_size`; a slot is `[heads][width]`.
-#[derive(Clone, Copy, Debug)]
-pub struct KvView<'a, T> {
-    /// Keys of the whole pool, `[slots, heads, width]`.
-    pub k: &'a [T],
-    /// Values of the whole pool, `[slots, heads, width]`.
-    pub v: &'a [T],
-    /// Key-value heads.
-    pub heads: usize,
-    /// Elements of a head.
-    pub width: usize,
-    /// Positions of a page.
-    pub page_size: usize,
-    /// Page of each run of `page_size` positions.
-    pub pages: &'a [u32],
-}
-
-/// Query rows of one request.
-#[derive(Clone, Debug)]
-pub struct Request<'a, T> {
-    /// The request's keys and values, those of the query rows themselves included.
-    pub kv: KvView<'a, T>,
-    /// Positions that exist: none at or past it is read.
-    pub end: usize,
-    /// The request's rows of `q`, `positions` and the result.
-    pub rows: Range<usize>,
-}
-
-/// What all rows of a call share.
-#[derive(Clone, Copy, Debug)]
-pub struct Rule<T> {
-    /// Query heads; a multiple of the key-value heads. Query head `h` reads key-value head `h / (query_heads / heads)`.
-    pub query_heads: usize,
-    /// A row sees no later position.
-    pub causal: bool,
-    /// A row sees positions nearer than this, itself included. `None` is unlimited.
-    pub window: Option<u32>,
-    /// Factor of the scores.
-    pub scale: T,
-}
-
-impl<T> Rule<T> {
-    /// The positions that a row at `position` sees among `end`.
-    #[must_use]
-    pub fn visible(&self, position: usize, end: usize) -> Range<usize> {
-        let reach = self.window.map_or(usize::MAX, |w| w as usize);
-        let last = if self.causal { position.saturating_add(reach.min(1)) } else { position.saturating_add(reach) };
-        let last = last.min(end);
-        (position + 1).saturating_sub(reach).min(last)..last
-    }
-}
-
-/// Softmax attention of `q` `[rows, query_heads, width]` into `out` of the same shape. Rows that belong to no request
-/// are left alone; a row that sees nothing becomes zeros.
-///
-/// # Panics
-/// If shapes disagree, or a request's pages do not cover the positions its rows see.
-pub fn attention<T: Real>(
-    pool: &Pool,
-    rule: &Rule<T>,
-    q: &[T],
-    positions: &[u32],
-    requests: &[Request<'_, T>],
-    out: &mut [T],
-) {
-    let mut tasks = Vec::new();
-    let mut work = 0;
-    for request in requests {
-        let KvView { k, v, heads, width, page_size, .. } = request.kv;
-        assert!(
-            heads > 0 && width > 0 && page_size > 0 && rule.query_heads.is_multiple_of(heads),
-            "heads do not divide"
-        );
-        assert_eq!(k.len(), v.len(), "keys and values differ in shape");
-        let row = rule.query_heads * width;
-        assert!(
-            request.rows.end <= positions.len() && request.rows.end * row <= q.len().min(out.len()),
-            "rows missing"
-        );
-        let group = rule.query_heads / heads;
-        let step = (TASK_QUERIES / group).max(1);
-        for first in request.rows.clone().step_by(step) {
-            let rows = first..(first + step).min(request.rows.end);
-            for at in rows.clone() {
-                work += rule.visible(positions[at] as usize, request.end).len() * row;
-            }
-            tasks.extend((0..heads).map(|head| (request, rows.clone(), head)));
-        }
-    }
-    let out = Shares::new(out);
-    let task = |index: usize| {
-        let (request, rows, head) = &tasks[index];
-        let task = Task { rule, q, positions, request, rows: rows.clone(), head: *head, out: &out };
-        T::scratch(task.sizes().iter().sum(), |memory| T::dispatch(Walk { task: &task, memory: task.split(memory) }));
-    };
-    if work < MIN_WORK { (0..tasks.len()).for_each(task) } else { pool.run(tasks.len(), task) }
-}
-
-/// Scores times width below which a second thread costs more than it saves.
-const MIN_WORK: usize = 1 << 15;
-
-struct Task<'a, T> {
-    rule: &'a Rule<T>,
-    q: &'a [T],
-    positions: &'a [u32],
-    request: &'a Request<'a, T>,
-    rows: Range<usize>,
-    head: usize,
-    out: &'a Shares<'a, T>,
+pub(super) struct Task<'a, T> {
+    pub(super) rule: &'a Rule<T>,
+    pub(super) q: &'a [T],
+    pub(super) positions: &'a [u32],
+    pub(super) request: &'a Request<'a, T>,
+    pub(super) rows: Range<usize>,
+    pub(super) head: usize,
+    pub(super) out: &'a Shares<'a, T>,
 }
 
 /// A task's memory.
@@ -145,6 +37,8 @@ struct Memory<'a, T> {
     peaks: &'a mut [T],
     /// Sum of exponentials so far of each query.
     norms: &'a mut [T],
+    /// Where the head's elements of each position of the span begin in the pool.
+    starts: [usize; SPAN],
 }
 
 /// A task with its memory.
@@ -162,6 +56,10 @@ impl<T: Real> Kernel<T> for Walk<'_, T> {
 }
 
 impl<T: Real> Task<'_, T> {
+    pub(super) fn run(&self) {
+        T::scratch(self.sizes().iter().sum(), |memory| T::dispatch(Walk { task: self, memory: self.split(memory) }));
+    }
+
     /// Elements of the parts of [`Memory`], in order.
     fn sizes(&self) -> [usize; 6] {
         let KvView { heads, width, .. } = self.request.kv;
@@ -177,7 +75,7 @@ impl<T: Real> Task<'_, T> {
         let (lines, rest) = rest.split_at_mut(sizes[2]);
         let (sums, rest) = rest.split_at_mut(sizes[3]);
         let (peaks, norms) = rest.split_at_mut(sizes[4]);
-        Memory { queries, scores, lines, sums, peaks, norms }
+        Memory { queries, scores, lines, sums, peaks, norms, starts: [0; SPAN] }
     }
 
     fn sight(&self, row: usize) -> Range<usize> {
@@ -210,14 +108,18 @@ impl<T: Real> Task<'_, T> {
         let mut start = all.start / SPAN * SPAN;
         while start < all.end {
             let span = start..(start + SPAN).min(all.end);
-            for first in span.clone().step_by(CHUNK) {
+            let sight = self.seen(&span);
+            if !sight.is_empty() {
+                self.request.kv.starts(self.head, &sight, start, &mut m.starts);
+            }
+            for first in (sight.start / CHUNK * CHUNK..sight.end).step_by(CHUNK) {
                 let seen = self.seen(&clip(&(first..first + CHUNK), &span));
                 if !seen.is_empty() {
-                    self.score(s, first, &seen, start, &mut m);
+                    self.score(s, &seen, start, &mut m);
                 }
             }
             self.weigh(s, start, &mut m);
-            for first in span.clone().step_by(CHUNK) {
+            for first in (sight.start / CHUNK * CHUNK..sight.end).step_by(CHUNK) {
                 let seen = self.seen(&clip(&(first..first + CHUNK), &span));
                 if !seen.is_empty() {
                     self.add_values(s, first, &seen, start, &mut m);
@@ -228,29 +130,45 @@ impl<T: Real> Task<'_, T> {
         self.finish(s, &m);
     }
 
-    /// Scores of every query against the chunk at `first`; only positions `seen` are read, the others score 0.
+    /// Scores of every query against the positions `seen` of one chunk; others of their vectors of 16 score 0.
     #[inline(always)]
-    fn score<S: Simd<T>>(&self, s: S, first: usize, seen: &Range<usize>, span: usize, m: &mut Memory<'_, T>) {
+    fn score<S: Simd<T>>(&self, s: S, seen: &Range<usize>, span: usize, m: &mut Memory<'_, T>) {
         let KvView { k, width, .. } = self.request.kv;
+        let first = seen.start / LANES * LANES;
         let panels = (seen.end - first).div_ceil(LANES);
+        let starts = &m.starts[first - span..];
         for panel in 0..panels {
             let base = first + panel * LANES;
-            let mut rows: [&[T]; LANES] = [&[]; LANES];
-            for (i, row) in rows.iter_mut().enumerate() {
-                if seen.contains(&(base + i)) {
-                    *row = &k[self.request.kv.at(base + i, self.head)..][..width];
-                }
+            let (low, high) = (seen.start.max(base) - base, (seen.end - base).min(LANES));
+            let starts = &starts[panel * LANES..][..LANES];
+            for start in &starts[low..high] {
+                assert!(start + width <= k.len(), "a slot lies outside the pool");
             }
             for w in (0..width).step_by(LANES) {
-                let mut block = [s.splat(T::ZERO); LANES];
-                for i in 0..LANES {
-                    if !rows[i].is_empty() {
-                        block[i] = load_lanes(s, rows[i], w, T::ZERO);
+                let count = (width - w).min(LANES);
+                let lines = &mut m.lines[(w * panels + panel) * LANES..];
+                assert!(lines.len() >= (count - 1) * panels * LANES + LANES);
+                if low == 0 && high == LANES && count == LANES {
+                    let mut block = [s.splat(T::ZERO); LANES];
+                    // SAFETY: `start + width` is within the pool, `w + 16` within the width, and the last line within
+                    // the lines by the assertion.
+                    unsafe {
+                        for i in 0..LANES {
+                            block[i] = s.load(k.as_ptr().add(starts[i] + w));
+                        }
+                        let block = s.transpose(block);
+                        for i in 0..LANES {
+                            s.store(lines.as_mut_ptr().add(i * panels * LANES), block[i]);
+                        }
                     }
-                }
-                let block = s.transpose(block);
-                for (i, line) in block.into_iter().enumerate().take(width - w) {
-                    store_lanes(s, m.lines, ((w + i) * panels + panel) * LANES, line);
+                } else {
+                    for i in 0..count {
+                        let line = &mut lines[i * panels * LANES..][..LANES];
+                        line.fill(T::ZERO);
+                        for (lane, start) in line[low..high].iter_mut().zip(&starts[low..high]) {
+                            *lane = k[start + w + i];
+                        }
+                    }
                 }
             }
         }
@@ -270,7 +188,7 @@ impl<T: Real> Task<'_, T> {
             carry: false,
         };
         // SAFETY: there are as many query vectors as peaks; `y` and the lines are long enough by the assertion.
-        unsafe { product.compute::<S, Plain>(s, &(0..width)) };
+        unsafe { product.compute::<S, Plain>(s, 0..width) };
     }
 
     /// Turns the span's scores into exponentials relative to the new maximum and rescales what was summed before.
@@ -301,8 +219,8 @@ impl<T: Real> Task<'_, T> {
             let peak = if here > before { here } else { before };
             let mut norm = s.splat(T::ZERO);
             for at in vectors {
+                // Hidden lanes are negative infinity: they become 0.
                 let v = s.exp(s.sub(load_lanes(s, scores, at, T::ZERO), s.splat(peak)));
-                let v = s.select(lane_range(first.max(at) - at, (last - at).min(LANES)), v, s.splat(T::ZERO));
                 store_lanes(s, scores, at, v);
                 norm = s.add(norm, v);
             }
@@ -321,45 +239,77 @@ impl<T: Real> Task<'_, T> {
     /// Adds the chunk's values, weighted; each query takes exactly the positions it sees.
     #[inline(always)]
     fn add_values<S: Simd<T>>(&self, s: S, first: usize, seen: &Range<usize>, span: usize, m: &mut Memory<'_, T>) {
-        let KvView { v, width, .. } = self.request.kv;
-        let group = self.rule.query_heads / self.request.kv.heads;
+        let KvView { v, width, heads, .. } = self.request.kv;
         let padded = width.next_multiple_of(LANES);
-        for position in seen.clone() {
-            let from = &v[self.request.kv.at(position, self.head)..][..width];
-            let to = &mut m.lines[(position - first) * padded..][..padded];
+        let starts = &m.starts[first - span..][..CHUNK];
+        let mut runs = Runs { ends: [0; CHUNK], count: 0 };
+        for i in seen.start - first..seen.end - first {
+            assert!(starts[i] + width <= v.len(), "a slot lies outside the pool");
+            if i + first == seen.start || starts[i] != starts[i - 1] + heads * width {
+                runs.count += 1;
+            }
+            runs.ends[runs.count - 1] = i + 1;
+        }
+        if width == padded && runs.count <= MAX_RUNS {
+            let mut from = seen.start - first;
+            for end in &runs.ends[..runs.count] {
+                // SAFETY: the slots of a run are adjacent and within the pool.
+                let lines = unsafe { v.as_ptr().add(starts[from]) };
+                let run = Run { first, range: from..*end, lines, step: heads * width };
+                self.add_run(s, &run, span, m.scores, m.sums);
+                from = run.range.end;
+            }
+            return;
+        }
+        for i in seen.start - first..seen.end - first {
+            let from = &v[starts[i]..][..width];
+            let to = &mut m.lines[i * padded..][..padded];
             for w in (0..width).step_by(LANES) {
                 store_lanes(s, to, w, load_lanes(s, from, w, T::ZERO));
             }
         }
-        let chunk = first..seen.end;
+        let range = seen.start - first..seen.end - first;
+        let lines = m.lines[range.start * padded..range.end * padded].as_ptr();
+        self.add_run(s, &Run { first, range, lines, step: padded }, span, m.scores, m.sums);
+    }
+
+    /// Adds the values of one run.
+    #[inline(always)]
+    fn add_run<S: Simd<T>>(&self, s: S, run: &Run<T>, span: usize, scores: &[T], sums: &mut [T]) {
+        let group = self.rule.query_heads / self.request.kv.heads;
+        let padded = self.request.kv.width.next_multiple_of(LANES);
+        let first = run.first;
+        let positions = first + run.range.start..first + run.range.end;
         let mut row = self.rows.start;
         while row < self.rows.end {
-            let sight = clip(&self.sight(row), &chunk);
-            let same = |other: &usize| clip(&self.sight(*other), &chunk) == sight;
-            let rows = (row..self.rows.end).take_while(same).count();
+            let sight = clip(&self.sight(row), &positions);
             let query = (row - self.rows.start) * group;
-            row += rows;
+            let begin = row;
+            while row < self.rows.end && clip(&self.sight(row), &positions) == sight {
+                row += 1;
+            }
             if sight.is_empty() {
                 continue;
             }
+            let queries = (row - begin) * group;
             let range = sight.start - first..sight.end - first;
-            let x = &m.scores[query * SPAN + first - span..];
-            let y = &mut m.sums[query * padded..];
-            assert!(x.len() >= (rows * group - 1) * SPAN + range.end && y.len() >= rows * group * padded);
+            let x = &scores[query * SPAN + first - span..];
+            let y = &mut sums[query * padded..];
+            assert!(x.len() >= (queries - 1) * SPAN + range.end && y.len() >= queries * padded);
             let product = Product {
                 x: x.as_ptr(),
                 x_stride: SPAN,
-                rows: rows * group,
-                line: m.lines[range.start * padded..range.end * padded].as_ptr(),
-                step: padded,
+                rows: queries,
+                line: run.lines.wrapping_add((range.start - run.range.start) * run.step),
+                step: run.step,
                 panels: padded / LANES,
                 y: y.as_mut_ptr(),
                 y_stride: padded,
                 columns: padded,
                 carry: true,
             };
-            // SAFETY: `x` and `y` are long enough by the assertion, the lines by the slice.
-            unsafe { product.compute::<S, Plain>(s, &range) };
+            // SAFETY: `x` and `y` are long enough by the assertion, the run's lines exist.
+            unsafe { product.compute::<S, Plain>(s, range) };
         }
     }
 
@@ -386,11 +336,36 @@ impl<T: Real> Task<'_, T> {
 }
 
 impl<T> KvView<'_, T> {
-    /// Where the head's elements of a position begin.
-    fn at(&self, position: usize, head: usize) -> usize {
-        let slot = self.pages[position / self.page_size] as usize * self.page_size + position % self.page_size;
-        (slot * self.heads + head) * self.width
+    /// Where the head's elements of the positions `seen` begin; `to` is indexed by position from `first` on.
+    fn starts(&self, head: usize, seen: &Range<usize>, first: usize, to: &mut [usize; SPAN]) {
+        let (mut page, mut offset) = (seen.start / self.page_size, seen.start % self.page_size);
+        for start in &mut to[seen.start - first..seen.end - first] {
+            let slot = self.pages[page] as usize * self.page_size + offset;
+            *start = (slot * self.heads + head) * self.width;
+            offset += 1;
+            if offset == self.page_size {
+                (page, offset) = (page + 1, 0);
+            }
+        }
     }
+}
+
+/// Where the runs of adjacent slots of a chunk end, counted from its first position.
+struct Runs {
+    ends: [usize; CHUNK],
+    count: usize,
+}
+
+/// Positions of a chunk whose values lie at equal distances.
+struct Run<T> {
+    /// The chunk's first position.
+    first: usize,
+    /// The positions, counted from there.
+    range: Range<usize>,
+    /// Values of the range's first position.
+    lines: *const T,
+    /// Elements between values.
+    step: usize,
 }
 
 /// The intersection; where there is none, an empty range.

@@ -1,0 +1,231 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use spinec_ir::ty::Numerics;
+use std::path::PathBuf;
+
+/// Compiler and engine for block-speculative decoding.
+///
+/// A system (target model, drafter, verification) is a set of YAML graphs. `check` understands them, `eval` runs any part
+/// of them on tensors, `run` generates text with them.
+#[derive(Debug, Parser)]
+#[command(name = "spinec", version, propagate_version = true, max_term_width = 110, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  spinec check graphs/spinal-demo.yaml
+  spinec run graphs/spinal-demo.yaml --prompt 'def main():' --max-tokens 64
+  spinec eval graphs/hybrid-dspine.yaml --entry draft --inputs in.safetensors -o out.safetensors
+
+Exit codes: 0 ok, 1 a check or run failed, 2 usage or spec error, 3 checkpoint or input tensors, 4 does not fit,
+70 a bug, 130 interrupted.";
+
+/// Subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check a system or graph: every error of every file, with its place and a remedy
+    Check(CheckArgs),
+    /// Run an entry of a system, or a graph, on tensors of a safetensors file
+    Eval(EvalArgs),
+    /// Generate text
+    Run(RunArgs),
+    /// Write random checkpoints for a system, for tests and benchmarks
+    Synth(SynthArgs),
+    /// Say what an error code means
+    Explain(ExplainArgs),
+}
+
+/// What every command says about a spec.
+#[derive(Debug, Args)]
+pub struct SpecArgs {
+    /// System or graph file
+    pub spec: PathBuf,
+    /// Checkpoint directory by name, as in `--checkpoint target=DIR`
+    #[arg(long = "checkpoint", value_name = "NAME=DIR")]
+    pub checkpoints: Vec<String>,
+    /// Bind a dim, list or parameter: `--set B=8`, `--set drafter.window=none`, `--set serve.requests=4`
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub sets: Vec<String>,
+    /// Floating-point types: as the spec says them (bf16), or all widened to f32 or f64
+    #[arg(long, value_enum, env = "SPINEC_NUMERICS")]
+    pub numerics: Option<NumericsArg>,
+}
+
+/// Numerics policies.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum NumericsArg {
+    /// Everything in f64
+    F64,
+    /// Everything in f32
+    F32,
+    /// BF16 storage and rounding points as the spec states them
+    Bf16,
+}
+
+impl From<NumericsArg> for Numerics {
+    fn from(n: NumericsArg) -> Self {
+        match n {
+            NumericsArg::F64 => Numerics::F64,
+            NumericsArg::F32 => Numerics::F32,
+            NumericsArg::Bf16 => Numerics::BF16,
+        }
+    }
+}
+
+/// Backends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Backend {
+    /// Multi-threaded SIMD kernels
+    Cpu,
+    /// The reference interpreter: slow and plain
+    Interp,
+}
+
+/// `spinec check`
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub spec: SpecArgs,
+    /// One JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `spinec eval`
+#[derive(Debug, Args)]
+pub struct EvalArgs {
+    #[command(flatten)]
+    pub spec: SpecArgs,
+    /// Entry of the system, or graph of the file (a file with one graph needs none)
+    #[arg(long)]
+    pub entry: Option<String>,
+    /// Input tensors; for a graph on its own also its weights, by path
+    #[arg(long, value_name = "IN.safetensors")]
+    pub inputs: PathBuf,
+    /// Where to write outputs and dumped values
+    #[arg(short, long, value_name = "OUT.safetensors")]
+    pub output: PathBuf,
+    /// Also write named values that match: `layers.3.x`, `*.codes`
+    #[arg(long = "dump", value_name = "GLOB")]
+    pub dump: Vec<String>,
+    /// Rows fed at once to an entry that takes a stream
+    #[arg(long, value_name = "N")]
+    pub chunk: Option<usize>,
+    /// What runs it
+    #[arg(long, value_enum, default_value = "cpu", env = "SPINEC_BACKEND")]
+    pub backend: Backend,
+    /// Threads; 0 is all cores
+    #[arg(long, default_value_t = 0, env = "SPINEC_THREADS")]
+    pub threads: usize,
+    /// Refuse tensors of another float type than the spec declares
+    #[arg(long)]
+    pub strict: bool,
+    /// One JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `spinec run`
+#[derive(Debug, Args)]
+#[command(after_help = "Without a sampling flag the most likely token is taken. A line of --requests is an object with prompt or prompt_ids and
+any of id, max_tokens, temperature, top_k, top_p, seed, stop, stop_ids, cancel_after.")]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub spec: SpecArgs,
+    /// Prompt text
+    #[arg(long, group = "source")]
+    pub prompt: Option<String>,
+    /// File with the prompt text
+    #[arg(long, group = "source", value_name = "FILE")]
+    pub prompt_file: Option<PathBuf>,
+    /// Prompt token ids, separated by commas
+    #[arg(long, group = "source", value_name = "IDS")]
+    pub prompt_ids: Option<String>,
+    /// File with one JSON request a line; `-` is standard input
+    #[arg(long, group = "source", value_name = "FILE.jsonl")]
+    pub requests: Option<PathBuf>,
+    /// Most tokens to emit
+    #[arg(long, value_name = "N")]
+    pub max_tokens: Option<usize>,
+    /// Take the most likely token (the default without other sampling flags)
+    #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p"])]
+    pub greedy: bool,
+    /// Sampling temperature; below 1e-5 is greedy
+    #[arg(long)]
+    pub temperature: Option<f64>,
+    /// Keep the K most likely tokens; 0 keeps all
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<i32>,
+    /// Keep the most likely tokens up to this mass
+    #[arg(long, value_name = "P")]
+    pub top_p: Option<f64>,
+    /// Seed of the random numbers
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Text that ends the output; may be given several times
+    #[arg(long, value_name = "TEXT")]
+    pub stop: Vec<String>,
+    /// Token ids that end the output, separated by commas
+    #[arg(long, value_name = "IDS")]
+    pub stop_ids: Option<String>,
+    /// The model's own end tokens do not end the output
+    #[arg(long)]
+    pub ignore_eos: bool,
+    /// Rows to verify per request, instead of the system's rules
+    #[arg(long, value_name = "W")]
+    pub width: Option<i64>,
+    /// Decode plainly, without drafting
+    #[arg(long)]
+    pub target_only: bool,
+    /// Candidate retrieval
+    #[arg(long, value_enum, default_value = "coarse")]
+    pub candidates: CandidatesArg,
+    /// What runs it
+    #[arg(long, value_enum, default_value = "cpu", env = "SPINEC_BACKEND")]
+    pub backend: Backend,
+    /// Threads; 0 is all cores
+    #[arg(long, default_value_t = 0, env = "SPINEC_THREADS")]
+    pub threads: usize,
+    /// Write what happened when as Chrome trace JSON
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Refuse tensors of another float type than the spec declares
+    #[arg(long)]
+    pub strict: bool,
+    /// One JSON object on stdout instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Candidate retrieval.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum CandidatesArg {
+    /// Coarse scores of a quantised head, rescored
+    Coarse,
+    /// The whole head
+    Exact,
+}
+
+/// `spinec synth`
+#[derive(Debug, Args)]
+pub struct SynthArgs {
+    #[command(flatten)]
+    pub spec: SpecArgs,
+    /// Directory that gets one checkpoint directory by name
+    #[arg(short, long, value_name = "DIR")]
+    pub output: PathBuf,
+    /// Seed; the same seed writes the same bytes
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+/// `spinec explain`
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// An error code, such as E0301; none lists all
+    pub code: Option<String>,
+}

@@ -1,0 +1,7 @@
+//! One file a subcommand.
+
+pub mod check;
+pub mod eval;
+pub mod explain;
+pub mod run;
+pub mod synth;
