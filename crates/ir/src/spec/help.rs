@@ -48,6 +48,27 @@ fn general(code: &str) -> Option<&'static str> {
         codes::BAD_NAME => "a name is letters, digits and underscores and does not begin with a digit",
         codes::UNKNOWN_KEY => "docs/spec-language.md lists the keys",
         codes::CHECKPOINT_TENSOR => "the tensor table of the system file says which tensors are read",
+        codes::YAML_DUPLICATE_KEY => "remove or rename one of them",
+        codes::YAML_ENCODING => "save the file as UTF-8",
+        codes::YAML_KEY => "a key is plain text; an expression stands after the colon",
+        codes::YAML_ALIAS => "write the value out",
+        codes::UNBOUNDED_SYMBOL => "give it a `max`",
+        codes::STATE_TWICE => "chain them: advance what the first one returned",
+        codes::STATE_UNUSED => "remove it, or write to it",
+        codes::INTERNAL_IR => "this is a bug of spinec: please report it with the files",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::general;
+    use crate::diag::CODES;
+
+    #[test]
+    fn every_code_has_a_help_line() {
+        for (code, _) in CODES {
+            assert!(general(code).is_some(), "{code}");
+        }
+    }
 }
