@@ -27,7 +27,10 @@ fn both(set: &str, numerics: Numerics, entry: &str, given: &BTreeMap<String, Ten
     for (name, t) in &want.tensors {
         let got = &ours.tensors[name];
         assert_eq!(got.dtype, t.dtype, "{set} {name}");
-        if t.dtype.is_float() {
+        if name.starts_with("state.drafter") {
+            // Nothing wrote the draft pool.
+            assert!(got.to_f64().iter().chain(&t.to_f64()).all(|x| x.is_nan()), "{set} {name}");
+        } else if t.dtype.is_float() {
             let r = rel(got, t);
             assert!(r <= near, "{set} {entry} {name}: {r:e}");
         } else {
@@ -41,19 +44,26 @@ fn near(numerics: Numerics) -> f64 {
     if numerics == Numerics::F64 { 1e-10 } else { 1e-4 }
 }
 
+/// The golden values were computed in f32 and are off the exact ones by up to 4e-4 themselves: these networks have
+/// random weights and amplify roundings.
 #[test]
 fn target() {
     for set in SETS {
         let gold = tensors(&format!("tests/data/golden/{set}/target/golden.safetensors"));
-        for numerics in [Numerics::F64, Numerics::F32] {
-            let out = both(set, numerics, "target", &pick(&gold, &["input_ids"]), near(numerics));
-            for (name, want) in &gold {
-                if name.starts_with("after_layer") || name == "logits" || name == "embeddings" {
-                    let r = rel(&out.tensors[name], want);
-                    assert!(r < 1e-4, "{set} {name}: {r:e}");
-                }
+        let given = pick(&gold, &["input_ids"]);
+        let exact = both(set, Numerics::F64, "target", &given, 1e-10);
+        let system = golden_system(set, Numerics::F32);
+        let out = eval_entry(&system, &mut cpu(&system, 2), "target", &given, &EvalOptions::default()).unwrap();
+        let mut seen = 0;
+        for (name, want) in &gold {
+            if name.starts_with("after_layer") || name == "logits" || name == "embeddings" {
+                let (theirs, ours) = (rel(want, &exact.tensors[name]), rel(&out.tensors[name], &exact.tensors[name]));
+                assert!(theirs < 4e-4, "{set} {name}: {theirs:e}");
+                assert!(ours < 1e-4 || ours < 1.5 * theirs, "{set} {name}: {ours:e}");
+                seen += 1;
             }
         }
+        assert!(seen > 4);
     }
 }
 
@@ -125,23 +135,24 @@ fn verification() {
     }
 }
 
-/// 16-bit storage: every value within two units of the last place of what the interpreter rounds to, relative to the
-/// largest.
+/// 16-bit storage: no further from the exact values than what the interpreter rounds to.
 #[test]
 fn rounding_points_are_those_of_the_spec() {
     let gold = tensors("tests/data/golden/s1/target/golden.safetensors");
-    let system = golden_system("s1", Numerics::BF16);
     let given = pick(&gold, &["input_ids"]);
     let options = EvalOptions { chunk: Some(16), ..EvalOptions::default() };
+    let system = golden_system("s1", Numerics::BF16);
     let ours = eval_entry(&system, &mut cpu(&system, 1), "target", &given, &options).unwrap();
-    let want = eval_entry(&system, &mut interp(&system), "target", &given, &options).unwrap();
-    for (name, t) in want.tensors.iter().filter(|(_, t)| t.dtype.is_float()) {
-        let got = &ours.tensors[name];
+    let theirs = eval_entry(&system, &mut interp(&system), "target", &given, &options).unwrap();
+    let exact = golden_system("s1", Numerics::F64);
+    let exact = eval_entry(&exact, &mut interp(&exact), "target", &given, &options).unwrap();
+    for (name, t) in theirs.tensors.iter().filter(|(n, _)| !n.starts_with("state.drafter")) {
+        let (got, want) = (&ours.tensors[name], &exact.tensors[name]);
         assert_eq!(got.dtype, t.dtype);
         if t.dtype == spinec_ir::ty::DType::BF16 {
             assert!(bits(got).iter().all(|b| b & 0xffff == 0), "{name} holds numbers that are not bf16");
         }
-        let r = rel(got, t);
-        assert!(r < 2e-2, "{name}: {r:e}");
+        let (a, b) = (rel(got, want), rel(t, want));
+        assert!(a < 2.0 * b + 4e-3, "{name}: {a:e}, the interpreter {b:e}");
     }
 }

@@ -200,7 +200,7 @@ fn cycle(system: &System, prompts: &[Vec<i32>], vocabulary: usize) -> Vec<Vec<(S
             ("temperature", floats(1.0)),
             ("top_k", ints(&[n], &vec![0; n])),
             ("top_p", floats(1.0)),
-            ("seed", ints(&[n, 2], &(0..2 * n as i32).collect::<Vec<_>>())),
+            ("seed", ints(&[n, 2], &prompts.iter().flat_map(|ids| [ids.len() as i32, 7]).collect::<Vec<_>>())),
         ];
         let draft = p.run("draft", &common, &requests, Mode::Immediate);
         let named = |out: &[(String, Tensor)], name: &str| out.iter().find(|(n, _)| n == name).unwrap().1.clone();

@@ -140,7 +140,7 @@ fn room_is_bounded() {
     let (a, b) = (runtime.open(64).unwrap(), runtime.open(64).unwrap());
     assert!(matches!(runtime.open(1), Err(RunError::Full(_))));
     let program = runtime.add(target_module(&system)).unwrap();
-    let mut feed = |runtime: &mut CpuRuntime, r: RequestId, t: usize, at: usize| {
+    let feed = |runtime: &mut CpuRuntime, r: RequestId, t: usize, at: usize| {
         let inputs = [
             ints(&[1, t], &tokens(t, 1)),
             ints(&[1, t], &(at as i32..(at + t) as i32).collect::<Vec<_>>()),
