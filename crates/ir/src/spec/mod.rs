@@ -9,6 +9,7 @@ mod hygiene;
 mod load;
 mod lower;
 mod parse_graph;
+pub mod reference;
 pub mod statics;
 pub mod system;
 pub mod yaml;
