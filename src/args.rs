@@ -131,8 +131,10 @@ pub struct EvalArgs {
 
 /// `spinec run`
 #[derive(Debug, Args)]
-#[command(after_help = "Without a sampling flag the most likely token is taken. A line of --requests is an object with prompt or prompt_ids and
-any of id, max_tokens, temperature, top_k, top_p, seed, stop, stop_ids, cancel_after.")]
+#[command(
+    after_help = "Without a sampling flag the most likely token is taken. A line of --requests is an object with prompt or prompt_ids and
+any of id, max_tokens, temperature, top_k, top_p, seed, stop, stop_ids, cancel_after."
+)]
 pub struct RunArgs {
     #[command(flatten)]
     pub spec: SpecArgs,

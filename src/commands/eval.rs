@@ -35,7 +35,11 @@ fn evaluate(args: &EvalArgs) -> Result<Evaluated, Exit> {
     }
     let (system, sources) = files::load_system(&args.spec, true)?;
     let Some(entry) = &args.entry else {
-        output::error(&format!("--entry is needed; the entries of {} are {}", system.name, system.entries().join(", ")));
+        output::error(&format!(
+            "--entry is needed; the entries of {} are {}",
+            system.name,
+            system.entries().join(", ")
+        ));
         return Err(Exit::Usage);
     };
     let checkpoints = files::open_checkpoints(&system)?;
@@ -72,7 +76,8 @@ fn graph(args: &EvalArgs, given: &BTreeMap<String, Tensor>, options: &EvalOption
     let mut runtime = files::runtime(args.backend, &tables, module.numerics, Box::new(store), args.threads, POSITIONS)?;
     let program = runtime.add(module.clone()).map_err(|e| failed(e.into(), &loaded.sources))?;
     let mut out = Evaluated::default();
-    once(runtime.as_mut(), program, &module, &module.funcs[0], given, options, &mut out).map_err(|e| failed(e, &loaded.sources))?;
+    once(runtime.as_mut(), program, &module, &module.funcs[0], given, options, &mut out)
+        .map_err(|e| failed(e, &loaded.sources))?;
     Ok(out)
 }
 
@@ -179,7 +184,8 @@ fn write(args: &EvalArgs, out: Evaluated) -> Exit {
         output::error(&e.to_string());
         return Exit::Failed;
     }
-    let list: Vec<_> = out.tensors.iter().map(|(n, t)| json!({"name": n, "dtype": t.dtype.name(), "shape": t.shape})).collect();
+    let list: Vec<_> =
+        out.tensors.iter().map(|(n, t)| json!({"name": n, "dtype": t.dtype.name(), "shape": t.shape})).collect();
     if args.json {
         output::json(&json!({"schema": "spinec.eval/1", "output": args.output, "tensors": list, "notes": out.notes}));
     } else {

@@ -6,7 +6,9 @@ use crate::files;
 use crate::output;
 use serde::Deserialize;
 use serde_json::json;
-use spinec_exec::engine::{Candidates, Engine, EngineError, EngineOptions, Events, Finished, Request, Sampling, Totals};
+use spinec_exec::engine::{
+    Candidates, Engine, EngineError, EngineOptions, Events, Finished, Request, Sampling, Totals,
+};
 use spinec_exec::runtime::{Bytes, Tables};
 use spinec_exec::text::Tokenizer;
 use std::io::{BufRead, IsTerminal, Write};
@@ -172,7 +174,10 @@ fn requests(args: &RunArgs, tokenizer: Option<&Tokenizer>) -> Result<Vec<Request
         Some(s) => ids(s).map_err(|e| usage(format!("--stop-ids: {e}")))?,
         None => Vec::new(),
     };
-    let asked = args.temperature.is_some() || args.top_k.is_some() || args.top_p.is_some() || (args.seed.is_some() && !args.greedy);
+    let asked = args.temperature.is_some()
+        || args.top_k.is_some()
+        || args.top_p.is_some()
+        || (args.seed.is_some() && !args.greedy);
     let base = Request {
         id: "0".into(),
         prompt: Vec::new(),
@@ -237,7 +242,13 @@ fn requests(args: &RunArgs, tokenizer: Option<&Tokenizer>) -> Result<Vec<Request
     Ok(out)
 }
 
-fn sampling(asked: bool, temperature: Option<f64>, top_k: Option<i32>, top_p: Option<f64>, seed: Option<u64>) -> Sampling {
+fn sampling(
+    asked: bool,
+    temperature: Option<f64>,
+    top_k: Option<i32>,
+    top_p: Option<f64>,
+    seed: Option<u64>,
+) -> Sampling {
     Sampling {
         temperature: temperature.unwrap_or(if asked { 1.0 } else { 0.0 }),
         top_k: top_k.unwrap_or(0),

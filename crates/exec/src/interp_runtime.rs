@@ -45,11 +45,19 @@ impl InterpRuntime {
             states: tables.states.clone(),
             funcs: Vec::new(),
         };
-        InterpRuntime { store: Cached { inner: store, known: RefCell::default() }, tables, programs: Vec::new(), requests: Vec::new() }
+        InterpRuntime {
+            store: Cached { inner: store, known: RefCell::default() },
+            tables,
+            programs: Vec::new(),
+            requests: Vec::new(),
+        }
     }
 
     fn state(&self, id: RequestId) -> Result<&RequestState, RunError> {
-        self.requests.get(id.0).and_then(Option::as_ref).ok_or_else(|| RunError::Failed("the request is not open".into()))
+        self.requests
+            .get(id.0)
+            .and_then(Option::as_ref)
+            .ok_or_else(|| RunError::Failed("the request is not open".into()))
     }
 }
 

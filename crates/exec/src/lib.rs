@@ -12,6 +12,7 @@ pub mod interp_runtime;
 pub mod kernels;
 pub mod philox;
 pub mod runtime;
+pub mod synth;
 pub mod tensorfile;
 pub mod text;
 pub mod threads;

@@ -68,8 +68,11 @@ impl CheckpointWeights {
                 && !c.has_weights()
             {
                 diags.push(
-                    Diagnostic::error_nowhere(codes::CHECKPOINT, format!("{} holds config.json, but no weights", r.dir))
-                        .help(format!("give a directory with *.safetensors: --checkpoint {}=DIR", r.name)),
+                    Diagnostic::error_nowhere(
+                        codes::CHECKPOINT,
+                        format!("{} holds config.json, but no weights", r.dir),
+                    )
+                    .help(format!("give a directory with *.safetensors: --checkpoint {}=DIR", r.name)),
                 );
             }
         }
@@ -78,7 +81,10 @@ impl CheckpointWeights {
         }
         for w in weights {
             let Some(want) = shape(w) else {
-                diags.push(Diagnostic::error_nowhere(codes::UNBOUND_DIM, format!("weight `{}` has no known shape: {}", w.name, w.ty)));
+                diags.push(Diagnostic::error_nowhere(
+                    codes::UNBOUND_DIM,
+                    format!("weight `{}` has no known shape: {}", w.name, w.ty),
+                ));
                 continue;
             };
             for index in indices(w) {
@@ -101,12 +107,18 @@ impl CheckpointWeights {
                     let d = error(format!("checkpoint `{checkpoint}` has no tensor `{name}`"));
                     diags.push(match spinec_ir::diag::suggest(&name, names.iter().copied()) {
                         Some(near) => d.help(format!("it has `{near}`")),
-                        None => d.help(format!("weight `{}` needs it; another checkpoint layout needs another tensor table", w.name)),
+                        None => d.help(format!(
+                            "weight `{}` needs it; another checkpoint layout needs another tensor table",
+                            w.name
+                        )),
                     });
                     continue;
                 };
                 if info.shape != want.as_slice() {
-                    diags.push(error(format!("tensor `{name}` of checkpoint `{checkpoint}` is {:?}, the graph needs {want:?}", info.shape)));
+                    diags.push(error(format!(
+                        "tensor `{name}` of checkpoint `{checkpoint}` is {:?}, the graph needs {want:?}",
+                        info.shape
+                    )));
                 }
                 let declared = w.storage.map(storage_dtype);
                 let known = matches!(info.dtype, Dtype::BF16 | Dtype::F16 | Dtype::F32 | Dtype::F64);
@@ -129,14 +141,20 @@ impl CheckpointWeights {
             for t in c.tensors() {
                 if !mine.contains(t.name) && !r.ignore.iter().any(|(p, _)| matches_pattern(p, t.name)) {
                     diags.push(
-                        Diagnostic::error_nowhere(codes::CHECKPOINT_TENSOR, format!("tensor `{}` of checkpoint `{}` is used by no graph", t.name, r.name))
-                            .help("bind it in the tensor table, or ignore it by pattern with a reason"),
+                        Diagnostic::error_nowhere(
+                            codes::CHECKPOINT_TENSOR,
+                            format!("tensor `{}` of checkpoint `{}` is used by no graph", t.name, r.name),
+                        )
+                        .help("bind it in the tensor table, or ignore it by pattern with a reason"),
                     );
                 }
             }
         }
         for ((checkpoint, what), n) in converted {
-            let mut d = Diagnostic::error_nowhere(codes::CHECKPOINT_TENSOR, format!("{n} tensors of checkpoint `{checkpoint}` are converted from {what}"));
+            let mut d = Diagnostic::error_nowhere(
+                codes::CHECKPOINT_TENSOR,
+                format!("{n} tensors of checkpoint `{checkpoint}` are converted from {what}"),
+            );
             d.severity = spinec_ir::diag::Severity::Note;
             diags.push(d);
         }
@@ -175,7 +193,8 @@ fn matches_pattern(pattern: &str, name: &str) -> bool {
 impl WeightStore for CheckpointWeights {
     fn weight(&self, id: WeightId, index: &[i64]) -> Result<Tensor, String> {
         let w = self.weights.get(id.index()).ok_or("there is no such weight")?;
-        let (checkpoint, name) = tensor_name(w, index).ok_or_else(|| format!("weight `{}` is bound to no tensor", w.name))?;
+        let (checkpoint, name) =
+            tensor_name(w, index).ok_or_else(|| format!("weight `{}` is bound to no tensor", w.name))?;
         let view = self
             .checkpoints
             .get(&checkpoint)

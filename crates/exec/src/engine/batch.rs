@@ -29,7 +29,10 @@ impl Feed {
         values.insert("anchor", i(&|a| a.anchor() as i32));
         values.insert("position", i(&|a| runtime.len(a.slot) as i32));
         // A greedy row takes the most likely token whatever its temperature says; 1 keeps its unused law finite.
-        values.insert("temperature", s(&|a| if a.request.sampling.is_greedy() { 1.0 } else { a.request.sampling.temperature }));
+        values.insert(
+            "temperature",
+            s(&|a| if a.request.sampling.is_greedy() { 1.0 } else { a.request.sampling.temperature }),
+        );
         values.insert("top_k", i(&|a| a.request.sampling.top_k));
         values.insert("top_p", s(&|a| a.request.sampling.top_p));
         values.insert("seed", Tensor::i32(vec![n, 2], seeds.collect()));

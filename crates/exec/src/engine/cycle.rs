@@ -60,7 +60,13 @@ impl Engine<'_> {
             }
             self.totals.cycles += 1;
             self.totals.plain += usize::from(!self.options.target_only);
-            self.active[*i].cycles.push(Cycle { position: positions[k], width: 1, proposal: Vec::new(), accepted: 0, committed: 1 });
+            self.active[*i].cycles.push(Cycle {
+                position: positions[k],
+                width: 1,
+                proposal: Vec::new(),
+                accepted: 0,
+                committed: 1,
+            });
             self.emit(*i, tokens[k] as u32, events)?;
         }
         Ok(())
@@ -115,7 +121,9 @@ impl Engine<'_> {
             }
             let offered = &proposal[k * per..(k + 1) * per];
             let n = usize::try_from(accepted[k]).ok().filter(|n| *n <= per);
-            let n = n.ok_or_else(|| EngineError::Run(RunError::Failed(format!("{} of {per} proposals cannot be accepted", accepted[k]))))?;
+            let n = n.ok_or_else(|| {
+                EngineError::Run(RunError::Failed(format!("{} of {per} proposals cannot be accepted", accepted[k])))
+            })?;
             let mut committed = 0;
             for token in offered[..n].iter().chain([&extra[k]]) {
                 self.emit(*i, *token as u32, events)?;

@@ -20,7 +20,8 @@ use programs::Programs;
 use request::Active;
 use spinec_ir::diag::Diagnostics;
 use spinec_ir::spec::system::System;
-use std::collections::VecDeque;
+use spinec_ir::tensor::Tensor;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -118,7 +119,10 @@ impl<'s> Engine<'s> {
         if let Some(w) = options.width
             && !(1..=system.serve.block).contains(&w)
         {
-            return Err(EngineError::Request(format!("a width of {w} is not within 1..{}, the rows of a block", system.serve.block)));
+            return Err(EngineError::Request(format!(
+                "a width of {w} is not within 1..{}, the rows of a block",
+                system.serve.block
+            )));
         }
         let programs = Programs::new(system, &options)?;
         Ok(Engine {
@@ -181,12 +185,23 @@ impl<'s> Engine<'s> {
         Ok(true)
     }
 
+    /// All state of a request that is being served, by name as in [`Runtime::export`]; `None` before its admission and
+    /// after its end. It is that of the prompt and the emitted tokens, the last one excepted.
+    pub fn state(&self, request: usize) -> Result<Option<BTreeMap<String, Tensor>>, EngineError> {
+        match self.active.iter().find(|a| a.index == request) {
+            Some(a) => Ok(Some(self.runtime.export(a.slot)?)),
+            None => Ok(None),
+        }
+    }
+
     fn admit(&mut self) -> Result<(), EngineError> {
         while self.active.len() < usize::try_from(self.system.serve.requests).unwrap_or(1) {
             let Some((index, request)) = self.waiting.pop_front() else { break };
             let positions = request.positions(self.system);
             match self.runtime.open(positions) {
-                Ok(slot) => self.active.push(Active::new(index, slot, request, self.tokenizer.as_ref(), &self.stop_ids)?),
+                Ok(slot) => {
+                    self.active.push(Active::new(index, slot, request, self.tokenizer.as_ref(), &self.stop_ids)?)
+                }
                 Err(RunError::Full(why)) if !self.active.is_empty() => {
                     // Room comes back when somebody ends.
                     let _ = why;

@@ -60,18 +60,24 @@ pub(super) struct Programs {
 fn read_by_engine(phase: &str, output: &str) -> bool {
     matches!(
         (phase, output),
-        ("prefill" | "decode", "token" | "sound") | ("draft", "proposal" | "finite") | ("verify", "accepted" | "token" | "sound")
+        ("prefill" | "decode", "token" | "sound")
+            | ("draft", "proposal" | "finite")
+            | ("verify", "accepted" | "token" | "sound")
     )
 }
 
 impl Programs {
     pub fn new(system: &System, options: &EngineOptions) -> Result<Self, EngineError> {
         let phases = system.phases();
-        let needed: &[&str] = if options.target_only { &["prefill", "decode"] } else { &["prefill", "draft", "verify", "commit"] };
+        let needed: &[&str] =
+            if options.target_only { &["prefill", "decode"] } else { &["prefill", "draft", "verify", "commit"] };
         let mut diags = Diagnostics::default();
         for name in needed {
             if !phases.contains(name) {
-                diags.push(Diagnostic::error_nowhere(codes::SYSTEM, format!("system `{}` has no phase `{name}`", system.name)));
+                diags.push(Diagnostic::error_nowhere(
+                    codes::SYSTEM,
+                    format!("system `{}` has no phase `{name}`", system.name),
+                ));
             }
         }
         if diags.has_errors() {
@@ -83,7 +89,13 @@ impl Programs {
     }
 
     /// The phases for a law.
-    pub fn get(&mut self, system: &System, runtime: &mut dyn Runtime, law: Law, candidates: Candidates) -> Result<&Phases, EngineError> {
+    pub fn get(
+        &mut self,
+        system: &System,
+        runtime: &mut dyn Runtime,
+        law: Law,
+        candidates: Candidates,
+    ) -> Result<&Phases, EngineError> {
         let key = (law, candidates);
         if !self.known.contains_key(&key) {
             let word = if candidates == Candidates::Coarse { "coarse" } else { "exact" };

@@ -125,6 +125,9 @@ impl Request {
         if !self.stop.is_empty() && !has_tokenizer {
             return bad("stop texts need a tokenizer, the target checkpoint has none".into());
         }
+        if let Err(e) = StopMatcher::new(&self.stop, []) {
+            return bad(e.to_string());
+        }
         let s = &self.sampling;
         if !(s.temperature >= 0.0 && s.temperature.is_finite()) {
             return bad(format!("a temperature of {} is not a number from 0 on", s.temperature));
@@ -206,7 +209,17 @@ impl Active {
                 emitted: String::new(),
             }),
         };
-        Ok(Active { index, slot, request, prefilled: 0, tokens: Vec::new(), finish: None, cycles: Vec::new(), text, stops })
+        Ok(Active {
+            index,
+            slot,
+            request,
+            prefilled: 0,
+            tokens: Vec::new(),
+            finish: None,
+            cycles: Vec::new(),
+            text,
+            stops,
+        })
     }
 
     /// True once the first token is there.
@@ -221,7 +234,12 @@ impl Active {
 
     /// Emits one token and says what new text can be shown. The earliest of stop token, stop text, cancellation and limit
     /// ends the request; nothing is emitted after that.
-    pub fn commit_token(&mut self, token: u32, limit: usize, tokenizer: Option<&Tokenizer>) -> Result<String, EngineError> {
+    pub fn commit_token(
+        &mut self,
+        token: u32,
+        limit: usize,
+        tokenizer: Option<&Tokenizer>,
+    ) -> Result<String, EngineError> {
         self.tokens.push(token);
         let mut shown = String::new();
         let mut finish = None;

@@ -65,12 +65,19 @@ pub(crate) fn arguments(func: &Func, given: &BTreeMap<String, Tensor>) -> Result
         return Ok(out);
     }
     let have: Vec<&str> = given.keys().map(String::as_str).collect();
-    Err(EvalError::Inputs(format!("input tensors are missing: {}; the file holds {}", missing.join(", "), have.join(", "))))
+    Err(EvalError::Inputs(format!(
+        "input tensors are missing: {}; the file holds {}",
+        missing.join(", "),
+        have.join(", ")
+    )))
 }
 
 /// A tensor in the dtype an input declares: floats to floats, integers to integers.
 pub(crate) fn fit(name: &str, t: &Tensor, want: DType) -> Result<Tensor, EvalError> {
-    let same_kind = (t.dtype.is_float() && want.is_float()) || (t.dtype.is_int() && want.is_int()) || t.dtype == want || (t.dtype == DType::U8 && want == DType::Bool);
+    let same_kind = (t.dtype.is_float() && want.is_float())
+        || (t.dtype.is_int() && want.is_int())
+        || t.dtype == want
+        || (t.dtype == DType::U8 && want == DType::Bool);
     let cast = if same_kind { t.cast(want) } else { None };
     cast.ok_or_else(|| EvalError::Inputs(format!("input `{name}` is {want}, the tensor is {}", t.dtype)))
 }

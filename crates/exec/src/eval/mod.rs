@@ -52,7 +52,8 @@ pub struct Evaluated {
 /// True if a node path without loop indices can match one of the globs.
 pub fn path_wanted(globs: &[String], path: &str) -> bool {
     globs.iter().any(|g| {
-        let without: Vec<&str> = g.split('.').filter(|p| p.is_empty() || !p.chars().all(|c| c.is_ascii_digit())).collect();
+        let without: Vec<&str> =
+            g.split('.').filter(|p| p.is_empty() || !p.chars().all(|c| c.is_ascii_digit())).collect();
         // A star may stand for the index as well as for a name.
         glob(&without.join("."), path) || star_may_be_index(g, path)
     })
@@ -111,7 +112,12 @@ impl Observer for Dump<'_> {
 }
 
 /// Lowers an entry for the inputs that are given.
-pub fn entry_module(system: &System, entry: &str, given: &BTreeMap<String, Tensor>, dump: &[String]) -> Result<EntryModule, EvalError> {
+pub fn entry_module(
+    system: &System,
+    entry: &str,
+    given: &BTreeMap<String, Tensor>,
+    dump: &[String],
+) -> Result<EntryModule, EvalError> {
     let stream = system.stream(entry);
     let available = |name: &str| given.contains_key(name) || stream.is_some();
     let wanted = |path: &str| path_wanted(dump, path);
@@ -139,11 +145,16 @@ pub fn eval_entry(
         Some(s) => stream::run(system, runtime, program, func, s, given, options, &mut out)?,
         None => {
             if let Some(n) = options.chunk {
-                return Err(EvalError::Inputs(format!("entry `{entry}` takes no stream of rows, --chunk {n} has no meaning")));
+                return Err(EvalError::Inputs(format!(
+                    "entry `{entry}` takes no stream of rows, --chunk {n} has no meaning"
+                )));
             }
             if func.outputs.is_empty() {
                 let need = system.entry_inputs(entry).unwrap_or_default();
-                return Err(EvalError::Inputs(format!("no output can be made from the given tensors; entry `{entry}` takes {}", need.join(", "))));
+                return Err(EvalError::Inputs(format!(
+                    "no output can be made from the given tensors; entry `{entry}` takes {}",
+                    need.join(", ")
+                )));
             }
             once(runtime, program, &module, func, given, options, &mut out)?;
         }
@@ -194,7 +205,12 @@ fn observed(
 }
 
 /// One request for every row of the batch axis of the state ops; none if there are none.
-fn open_requests(runtime: &mut dyn Runtime, _module: &Module, func: &Func, args: &[Tensor]) -> Result<Vec<RequestId>, EvalError> {
+fn open_requests(
+    runtime: &mut dyn Runtime,
+    _module: &Module,
+    func: &Func,
+    args: &[Tensor],
+) -> Result<Vec<RequestId>, EvalError> {
     let env = bind_symbols(func, args).map_err(|e| EvalError::Inputs(e.to_string()))?;
     let mut n = None;
     for op in func.ops.iter().filter(|o| o.code.def().effect != Effect::Pure && o.operands.len() > 1) {

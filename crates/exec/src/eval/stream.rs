@@ -22,7 +22,9 @@ pub(super) fn run(
 ) -> Result<(), EvalError> {
     let bad = |m: String| EvalError::Inputs(m);
     let prompt = ints(given, &stream.tokens)?;
-    let [t] = prompt.0.as_slice() else { return Err(bad(format!("`{}` must be [T], it is {:?}", stream.tokens, prompt.0))) };
+    let [t] = prompt.0.as_slice() else {
+        return Err(bad(format!("`{}` must be [T], it is {:?}", stream.tokens, prompt.0)));
+    };
     let (t, prompt) = (*t, prompt.1);
     if t == 0 {
         return Err(bad(format!("`{}` is empty", stream.tokens)));
@@ -32,7 +34,9 @@ pub(super) fn run(
         return Err(bad("--chunk must be at least 1".into()));
     }
     let blocks = match (&stream.blocks, &stream.keep) {
-        (Some(b), Some(k)) if given.contains_key(b) || given.contains_key(k) => Some((ints(given, b)?, ints(given, k)?)),
+        (Some(b), Some(k)) if given.contains_key(b) || given.contains_key(k) => {
+            Some((ints(given, b)?, ints(given, k)?))
+        }
         _ => None,
     };
     let request = runtime.open(EVAL_POSITIONS)?;
@@ -55,7 +59,8 @@ pub(super) fn run(
     }
     out.notes.dedup();
     for (name, list) in parts {
-        let joined = join(&list).ok_or_else(|| bad(format!("chunks of output `{name}` do not join along their first axis")))?;
+        let joined =
+            join(&list).ok_or_else(|| bad(format!("chunks of output `{name}` do not join along their first axis")))?;
         out.tensors.insert(name, joined);
     }
     if let Some(((shape, ids), (keep_shape, keep))) = blocks {
@@ -65,7 +70,10 @@ pub(super) fn run(
         }
         let mut parts: BTreeMap<String, Vec<Tensor>> = BTreeMap::new();
         for (b, kept) in keep.iter().enumerate() {
-            let kept = usize::try_from(*kept).ok().filter(|c| c <= r).ok_or_else(|| bad(format!("block {b} cannot keep {kept} of {r} rows")))?;
+            let kept = usize::try_from(*kept)
+                .ok()
+                .filter(|c| c <= r)
+                .ok_or_else(|| bad(format!("block {b} cannot keep {kept} of {r} rows")))?;
             let args = rows(func, &ids[b * r..(b + 1) * r], runtime.len(request), given)?;
             let refs: Vec<&Tensor> = args.iter().collect();
             let results = runtime.run(program, 0, &refs, &[request], Mode::Tentative, None)?;
@@ -114,7 +122,8 @@ fn rows(func: &Func, ids: &[i32], start: usize, given: &BTreeMap<String, Tensor>
             "rows" => Tensor::i32(vec![1], vec![n as i32]),
             other => {
                 let want = func.tensor(*v).map_or(DType::F32, |t| t.dtype);
-                let t = given.get(other).ok_or_else(|| EvalError::Inputs(format!("input tensor `{other}` is missing")))?;
+                let t =
+                    given.get(other).ok_or_else(|| EvalError::Inputs(format!("input tensor `{other}` is missing")))?;
                 fit(other, t, want)?
             }
         });

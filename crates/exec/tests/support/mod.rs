@@ -50,8 +50,11 @@ pub fn load_system(path: &Path, over: &Overrides) -> System {
 
 /// The checked weights of a system.
 pub fn store(system: &System) -> CheckpointWeights {
-    let checkpoints: BTreeMap<String, Checkpoint> =
-        system.checkpoints.iter().map(|c| (c.name.clone(), Checkpoint::open(&c.dir).expect("the checkpoint opens"))).collect();
+    let checkpoints: BTreeMap<String, Checkpoint> = system
+        .checkpoints
+        .iter()
+        .map(|c| (c.name.clone(), Checkpoint::open(&c.dir).expect("the checkpoint opens")))
+        .collect();
     let (store, diags) = CheckpointWeights::bind(&system.weights, checkpoints, &system.checkpoints, DtypeRule::Convert);
     let messages: Vec<String> = diags.iter().map(|d| d.message.clone()).collect();
     store.unwrap_or_else(|| panic!("{}", messages.join("\n")))
@@ -79,4 +82,80 @@ pub fn rel(a: &Tensor, b: &Tensor) -> f64 {
     let diff = a.iter().zip(&b).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
     let scale = b.iter().map(|x| x.abs()).fold(0.0, f64::max);
     if diff == 0.0 { 0.0 } else { diff / scale }
+}
+
+pub mod coins;
+pub mod demo;
+pub mod driver;
+pub mod pairs;
+pub mod runs;
+
+/// The runtime under test.
+pub fn runtime(system: &System) -> Box<dyn Runtime> {
+    Box::new(interp(system))
+}
+
+/// The runtime is fast enough for full-size cases.
+pub const FAST: bool = false;
+
+/// An i32 tensor's values.
+pub fn ints(t: &Tensor) -> Vec<i32> {
+    match &t.data {
+        spinec_ir::tensor::Data::I32(v) => v.clone(),
+        other => panic!("an i32 tensor is expected, there are {} values of another type", other.len()),
+    }
+}
+
+/// The bits of every element: equal bits, not equal numbers.
+pub fn bits(t: &Tensor) -> Vec<u64> {
+    use spinec_ir::tensor::Data;
+    match &t.data {
+        Data::F64(v) => v.iter().map(|x| x.to_bits()).collect(),
+        Data::F32(v) => v.iter().map(|x| u64::from(x.to_bits())).collect(),
+        Data::I32(v) => v.iter().map(|x| *x as u32 as u64).collect(),
+        Data::U8(v) => v.iter().map(|x| u64::from(*x)).collect(),
+        Data::Bool(v) => v.iter().map(|x| u64::from(*x)).collect(),
+    }
+}
+
+/// Rows of the first axis.
+pub fn rows(t: &Tensor, from: usize, to: usize) -> Tensor {
+    let per: usize = t.shape[1..].iter().product();
+    let mut shape = t.shape.clone();
+    shape[0] = to - from;
+    let cut = |n: usize| n * per;
+    use spinec_ir::tensor::Data;
+    let data = match &t.data {
+        Data::F64(v) => Data::F64(v[cut(from)..cut(to)].to_vec()),
+        Data::F32(v) => Data::F32(v[cut(from)..cut(to)].to_vec()),
+        Data::I32(v) => Data::I32(v[cut(from)..cut(to)].to_vec()),
+        Data::U8(v) => Data::U8(v[cut(from)..cut(to)].to_vec()),
+        Data::Bool(v) => Data::Bool(v[cut(from)..cut(to)].to_vec()),
+    };
+    Tensor::new(t.dtype, shape, data).expect("rows fill their shape")
+}
+
+/// A small generator for test data: xorshift64*.
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    pub fn below(&mut self, n: usize) -> usize {
+        (self.next() >> 33) as usize % n
+    }
+
+    /// In (-1, 1).
+    pub fn real(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+
+    pub fn ids(&mut self, n: usize, vocabulary: usize) -> Vec<u32> {
+        (0..n).map(|_| self.below(vocabulary) as u32).collect()
+    }
 }
