@@ -9,6 +9,7 @@ mod hygiene;
 mod load;
 mod lower;
 mod parse_graph;
+pub mod reference;
 pub mod statics;
 pub mod system;
 pub mod yaml;
@@ -21,6 +22,7 @@ use load::Loader;
 use system::{LoadedSystem, Overrides};
 
 /// A loaded file: a system, or a graph on its own.
+#[allow(clippy::large_enum_variant)] // There is one of them in a run.
 pub enum Loaded {
     /// A system file.
     System(LoadedSystem),

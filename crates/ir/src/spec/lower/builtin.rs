@@ -98,12 +98,12 @@ impl<'a> Lower<'a> {
             _ => self.tensor_of(scope, v, e.span)?,
         };
         let tv = if def.elementwise { tv } else { self.round(scope, tv) };
-        let tv = if takes_floats(def.code) { self.to_float(scope, tv, e.span)? } else { tv };
+        let tv = if takes_floats(def.code) { self.real_operand(scope, tv, e.span)? } else { tv };
         Ok((Arg::of(tv, e.span), tv.storage))
     }
 
     /// An integer where a function of real numbers is asked for becomes one.
-    fn to_float(&mut self, scope: ScopeId, tv: Tv, span: Span) -> Res<Tv> {
+    fn real_operand(&mut self, scope: ScopeId, tv: Tv, span: Span) -> Res<Tv> {
         if self.tensor_type(tv.id).dtype != DType::I32 {
             return Ok(tv);
         }
@@ -230,11 +230,11 @@ impl<'a> Lower<'a> {
     }
 
     fn attribute_value(&mut self, scope: ScopeId, a: &AttrDef, e: &'a Expr) -> Res<Attr> {
-        if a.kind == AttrKind::DType {
-            if let ExprKind::Name(name) = &e.kind {
-                let ident = Ident { name: name.clone(), span: e.span };
-                return self.dtype_named(&ident).map(Attr::DType);
-            }
+        if a.kind == AttrKind::DType
+            && let ExprKind::Name(name) = &e.kind
+        {
+            let ident = Ident { name: name.clone(), span: e.span };
+            return self.dtype_named(&ident).map(Attr::DType);
         }
         if a.name == "purpose"
             && let ExprKind::Name(name) = &e.kind

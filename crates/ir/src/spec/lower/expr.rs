@@ -58,10 +58,9 @@ impl<'a> Lower<'a> {
     fn attribute(&mut self, scope: ScopeId, e: &'a Expr, base: &'a Expr, field: &'a Ident) -> Res<Val> {
         if let Some(path) = dotted(e)
             && self.find(scope, path[0]).is_none()
+            && let Some(v) = self.around.path(&path)
         {
-            if let Some(v) = self.around.path(&path) {
-                return Ok(Val::Static(v));
-            }
+            return Ok(Val::Static(v));
         }
         let v = self.expr(scope, base)?;
         self.field(scope, v, field)
@@ -118,12 +117,12 @@ impl<'a> Lower<'a> {
     }
 
     /// The value as a tensor, if it can be one; statics are not turned into tensors here.
-    pub(crate) fn try_tensor(&mut self, scope: ScopeId, v: Val, span: Span) -> Res<Option<Tv>> {
+    pub(crate) fn try_tensor(&mut self, v: Val, span: Span) -> Res<Option<Tv>> {
         match v {
             Val::Tensor(tv) | Val::LoopVar(_, tv) => Ok(Some(tv)),
             Val::Inside(id, inner) => self.cross_loop(id, *inner, span).map(Some),
             Val::Call(call) => match self.only_output(call)? {
-                Some(v) => self.try_tensor(scope, v, span),
+                Some(v) => self.try_tensor(v, span),
                 None => Ok(None),
             },
             _ => Ok(None),
@@ -138,7 +137,7 @@ impl<'a> Lower<'a> {
         if matches!(v, Val::Unbound) && self.symbolic {
             return Err(Reported);
         }
-        match self.try_tensor(scope, v.clone(), span)? {
+        match self.try_tensor(v.clone(), span)? {
             Some(tv) => Ok(tv),
             None => {
                 let what = self.describe(&v);

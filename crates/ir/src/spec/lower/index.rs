@@ -101,7 +101,7 @@ impl<'a> Lower<'a> {
                     Val::Static(Static::Int(at)) => {
                         let extent = self.tensor_type(cur.id).dims[axis].clone();
                         let written = at.clone();
-                        let at = self.from_end(at, &extent);
+                        let at = self.counted_from_start(at, &extent);
                         if let (Some(p), Some(n)) = (at.as_const(), extent.as_const())
                             && !(0..n).contains(&p)
                         {
@@ -130,7 +130,7 @@ impl<'a> Lower<'a> {
         Ok(Val::Tensor(cur))
     }
 
-    fn from_end(&self, at: Dim, extent: &Dim) -> Dim {
+    fn counted_from_start(&self, at: Dim, extent: &Dim) -> Dim {
         match at.as_const() {
             Some(v) if v < 0 => extent.add(&at).unwrap_or(at),
             _ => at,
@@ -152,14 +152,14 @@ impl<'a> Lower<'a> {
         let start = match from {
             Some(e) => {
                 let d = self.static_int(scope, e)?;
-                self.from_end(d, &extent)
+                self.counted_from_start(d, &extent)
             }
             None => Dim::from(0),
         };
         let end = match to {
             Some(e) => {
                 let d = self.static_int(scope, e)?;
-                self.from_end(d, &extent)
+                self.counted_from_start(d, &extent)
             }
             None => extent.clone(),
         };

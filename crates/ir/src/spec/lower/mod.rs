@@ -22,6 +22,7 @@ mod sugar;
 mod weights;
 
 pub(crate) use scope::{FileScope, Val};
+pub(crate) use builtin::signature;
 pub(crate) use sugar::SUGAR;
 
 /// A weight path with its indices as `{}`.

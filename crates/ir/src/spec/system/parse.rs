@@ -343,10 +343,8 @@ fn merge_at(base: Node, over: Node, path: &mut Vec<String>) -> Node {
 /// True for the place of one value, which may be written as a mapping; other mappings are collections.
 fn is_value(path: &[String]) -> bool {
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
-    match parts.as_slice() {
-        ["lists", _] => true,
-        ["components", _, "lists" | "tensors", _] => true,
-        ["phases" | "entries", _, "nodes" | "inputs" | "outputs", _] => true,
-        _ => false,
-    }
+    matches!(
+        parts.as_slice(),
+        ["lists", _] | ["components", _, "lists" | "tensors", _] | ["phases" | "entries", _, "nodes" | "inputs" | "outputs", _]
+    )
 }

@@ -177,7 +177,7 @@ impl<'s> Values<'s> {
                         let text = format!("{e} says {v}, but {at}, another spelling of the same key, says {first}");
                         let mut d = Diagnostic::error(codes::CONFIG_KEY, e.span, text).related(at.span, format!("this says {first}"));
                         for c in self.checkpoints_of(e) {
-                            d = self.from_checkpoint(d, c).help(format!("make them agree in {}/config.json", self.configs[c].dir));
+                            d = self.with_checkpoint(d, c).help(format!("make them agree in {}/config.json", self.configs[c].dir));
                         }
                         return Err(self.report(d));
                     }
@@ -194,7 +194,7 @@ impl<'s> Values<'s> {
                 let mut d = Diagnostic::error(codes::CONFIG_KEY, span, format!("config.json has none of {}", spellings.join(", ")))
                     .help("a key of training has no default: add it to config.json, or write its value here");
                 if let Some(c) = args.iter().flat_map(|a| self.checkpoints_of(a)).next() {
-                    d = self.from_checkpoint(d, c);
+                    d = self.with_checkpoint(d, c);
                 }
                 Err(Miss::Absent(Box::new(d)))
             }
@@ -383,7 +383,7 @@ impl<'s> Values<'s> {
     }
 
     /// The diagnostic with the place that chose the checkpoint.
-    fn from_checkpoint(&self, d: Diagnostic, name: &str) -> Diagnostic {
+    fn with_checkpoint(&self, d: Diagnostic, name: &str) -> Diagnostic {
         let decl = self.decl.checkpoints.iter().find(|c| c.name.name == name);
         match decl.and_then(|c| c.path.as_ref()) {
             Some((_, span)) => d.related(*span, format!("checkpoint `{name}`")),
@@ -409,7 +409,7 @@ impl<'s> Values<'s> {
                         Some(near) => d.help(format!("did you mean `{near}`? The file is in {}", config.dir)),
                         None => d.help(format!("the file is in {}", config.dir)),
                     };
-                    return Err(Miss::Absent(Box::new(self.from_checkpoint(d, name))));
+                    return Err(Miss::Absent(Box::new(self.with_checkpoint(d, name))));
                 }
             }
         }
