@@ -3,7 +3,7 @@
 
 mod spec_support;
 
-use spec_support::{Claim, Repository, check, claim_of, claims, root, yaml_files};
+use spec_support::{Claim, Repository, check, claim_of, claims, fits, root, yaml_files};
 use spinec_ir::diag::{Severity, render, to_json};
 use spinec_ir::spec::system::Overrides;
 
@@ -39,8 +39,7 @@ fn one(path: &str, bless: bool) -> Result<(), String> {
     let mut unclaimed = Vec::new();
     for d in &found {
         let have = claim_of(d, &sources);
-        let fits = |c: &Claim| c.file == have.file && c.line == have.line && c.code == have.code && have.text.contains(&c.text);
-        match open.iter().position(fits) {
+        match open.iter().position(|c| fits(c, &have)) {
             Some(i) => {
                 open.remove(i);
             }
@@ -83,7 +82,7 @@ fn write_claims(path: &str, text: &str, found: &[Claim]) {
         out.push(match (c.file.as_str(), c.file == path) {
             ("", _) => format!("#! nowhere {} {}", c.code, c.text),
             (_, true) => format!("#! line {moved} {} {}", c.code, c.text),
-            (file, _) => format!("#! at {file}:{} {} {}", c.line, c.code, c.text),
+            (file, _) => format!("#! at {file} <<{}>> {} {}", c.written.split("  #! ").next().unwrap_or(""), c.code, c.text),
         });
     }
     for (n, line) in kept {

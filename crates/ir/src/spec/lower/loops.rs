@@ -245,7 +245,8 @@ impl<'a> Lower<'a> {
             let ordered = list.windows(2).all(|w| w[0] < w[1]);
             if !ordered || list.iter().any(|i| !(0..n).contains(i)) {
                 let span = k.at.as_ref().map_or(k.name.span, |e| e.span);
-                let d = Diagnostic::error(codes::BAD_INDEX, span, format!("iterations {list:?} must increase and lie within 0..{}", n - 1));
+                let d = Diagnostic::error(codes::BAD_INDEX, span, format!("iterations {list:?} must increase and lie within 0..{}", n - 1))
+                    .help("`at` is one iteration or an increasing list of them");
                 return Err(self.report(d));
             }
         }

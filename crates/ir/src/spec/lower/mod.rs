@@ -107,6 +107,9 @@ impl Surroundings for Alone {
     }
 }
 
+/// What is said of the calls that led to an error.
+pub(crate) const CALLED: &str = "called from here";
+
 /// Where an error was already reported; nothing more is to say.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reported;
@@ -215,7 +218,7 @@ impl<'a> Lower<'a> {
     pub(crate) fn report(&mut self, mut d: Diagnostic) -> Reported {
         if self.seen.insert((d.code, d.span, d.message.clone())) {
             for site in self.call_sites.iter().rev().take(4) {
-                d = d.related(*site, "called from here");
+                d = d.related(*site, CALLED);
             }
             self.diags.push(crate::spec::help::with_help(d));
         }

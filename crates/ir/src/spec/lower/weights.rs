@@ -169,8 +169,9 @@ impl<'a> Lower<'a> {
                     let dims: Vec<String> = t.dims.iter().map(|d| d.to_string()).collect();
                     format!("{}[{}]", s.map_or("", |s| s.name()), dims.join(", "))
                 };
+                let code = if w.ty.dims == ty.dims { codes::DTYPE_MISMATCH } else { codes::DIM_MISMATCH };
                 let d = Diagnostic::error(
-                    codes::DIM_MISMATCH,
+                    code,
                     decl.ty.span,
                     format!("weight `{}` is {} here, and {} elsewhere", w.name, show(ty, storage), show(&w.ty, w.storage)),
                 );
@@ -178,7 +179,7 @@ impl<'a> Lower<'a> {
                     Some(s) => d.related(s, "declared here"),
                     None => d,
                 };
-                return Err(self.report(d));
+                return Err(self.report(d.help("a weight has one type, wherever it is shared")));
             }
             if w.loops.len() != loops.len() {
                 let d = Diagnostic::error(codes::WEIGHT_BINDING, span, format!("weight `{}` has {} indices, {} are given", w.name, w.loops.len(), loops.len()));
