@@ -84,6 +84,7 @@ pub fn rel(a: &Tensor, b: &Tensor) -> f64 {
     if diff == 0.0 { 0.0 } else { diff / scale }
 }
 
+pub mod cells;
 pub mod coins;
 pub mod demo;
 pub mod driver;
