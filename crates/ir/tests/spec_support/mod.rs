@@ -64,7 +64,8 @@ pub fn claims(file: &str, text: &str, over: &mut Overrides) -> Vec<Claim> {
             let (word, rest) = part.split_once(' ').unwrap_or((part, ""));
             let (place, claim) = match word {
                 "set" => {
-                    let (name, value) = rest.split_once('=').unwrap_or_else(|| panic!("{file}: `{part}` needs NAME=VALUE"));
+                    let (name, value) =
+                        rest.split_once('=').unwrap_or_else(|| panic!("{file}: `{part}` needs NAME=VALUE"));
                     over.sets.push((name.to_string(), value.to_string()));
                     continue;
                 }
@@ -77,14 +78,26 @@ pub fn claims(file: &str, text: &str, over: &mut Overrides) -> Vec<Claim> {
                     let (name, (line, claim)) = parts.unwrap_or_else(|| panic!("{file}: `{part}` needs FILE <<LINE>>"));
                     let (code, text) = claim.split_once(' ').unwrap_or((claim, ""));
                     let written = line.to_string();
-                    out.push(Claim { file: name.into(), line: 0, written, code: code.into(), text: text.trim().into() });
+                    out.push(Claim {
+                        file: name.into(),
+                        line: 0,
+                        written,
+                        code: code.into(),
+                        text: text.trim().into(),
+                    });
                     continue;
                 }
                 "nowhere" => ((String::new(), 0), rest),
                 _ => ((file.to_string(), i + 1), part),
             };
             let (code, text) = claim.split_once(' ').unwrap_or((claim, ""));
-            out.push(Claim { file: place.0, line: place.1, written: String::new(), code: code.to_string(), text: text.trim().to_string() });
+            out.push(Claim {
+                file: place.0,
+                line: place.1,
+                written: String::new(),
+                code: code.to_string(),
+                text: text.trim().to_string(),
+            });
         }
     }
     out

@@ -21,8 +21,8 @@ mod states;
 mod sugar;
 mod weights;
 
-pub(crate) use scope::{FileScope, Val};
 pub(crate) use builtin::signature;
+pub(crate) use scope::{FileScope, Val};
 pub(crate) use sugar::SUGAR;
 
 /// A weight path with its indices as `{}`.
@@ -247,7 +247,14 @@ impl<'a> Lower<'a> {
         self.weighted_calls.clear();
         let file_index = file.as_ref().map(|(f, _)| *f);
         let file_scope = match file {
-            Some((file, prefix)) => self.file_scope(FileScope { file, values, path: String::new(), weights: prefix, region: RegionId(0), loops: Vec::new() }),
+            Some((file, prefix)) => self.file_scope(FileScope {
+                file,
+                values,
+                path: String::new(),
+                weights: prefix,
+                region: RegionId(0),
+                loops: Vec::new(),
+            }),
             None => self.bare_scope(values),
         };
         let scope = self.graph_scope(graph, file_scope, RegionId(0), String::new(), weights);
@@ -296,7 +303,8 @@ impl<'a> Lower<'a> {
         let n = self.static_int(scope, extent)?;
         let Some(n) = n.as_const() else { return Ok(()) };
         if !(0..=MAX_REPEAT).contains(&n) {
-            let d = Diagnostic::error(codes::BOUNDS, extent.span, format!("{n} outputs cannot be made")).help(format!("at most {MAX_REPEAT}"));
+            let d = Diagnostic::error(codes::BOUNDS, extent.span, format!("{n} outputs cannot be made"))
+                .help(format!("at most {MAX_REPEAT}"));
             return Err(self.report(d));
         }
         for i in 0..n {
@@ -369,11 +377,9 @@ impl<'a> Lower<'a> {
                 self.report(d);
             }
             Some(_) => {}
-            None => self.module.symbols.push(crate::ir::Symbol {
-                name: name.name.clone(),
-                bounds,
-                span: Some(name.span),
-            }),
+            None => {
+                self.module.symbols.push(crate::ir::Symbol { name: name.name.clone(), bounds, span: Some(name.span) })
+            }
         }
     }
 

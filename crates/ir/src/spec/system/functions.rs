@@ -215,7 +215,10 @@ impl System {
         let Some(e) = self.decl.entries.iter().find(|e| e.name.name == entry) else {
             let mut diags = Diagnostics::default();
             let known = self.entries();
-            let mut d = Diagnostic::error_nowhere(codes::UNKNOWN_NAME, format!("system `{}` has no entry `{entry}`", self.name));
+            let mut d = Diagnostic::error_nowhere(
+                codes::UNKNOWN_NAME,
+                format!("system `{}` has no entry `{entry}`", self.name),
+            );
             d = match crate::diag::suggest(entry, known.iter().copied()) {
                 Some(near) => d.help(format!("did you mean `{near}`?")),
                 None => d.help(format!("its entries: {}", known.join(", "))),
@@ -285,8 +288,10 @@ pub(super) fn in_wire_order<T>(phases: Vec<(&PhaseDecl, T)>) -> Result<Vec<(&Pha
 /// The wire of a cycle of phases that leads from a later to an earlier one.
 fn backward<T>(left: &[(&PhaseDecl, T)]) -> Diagnostic {
     let place = |name: &str| super::engine::PHASES.iter().position(|p| p.name == name).unwrap_or(usize::MAX);
-    let wires = left.iter().flat_map(|(p, _)| p.graph.inputs.iter().filter_map(move |i| Some((*p, i, i.from.as_ref()?))));
-    let within = wires.filter(|(p, _, (from, _))| from.name != p.name.name && left.iter().any(|(q, _)| q.name.name == from.name));
+    let wires =
+        left.iter().flat_map(|(p, _)| p.graph.inputs.iter().filter_map(move |i| Some((*p, i, i.from.as_ref()?))));
+    let within = wires
+        .filter(|(p, _, (from, _))| from.name != p.name.name && left.iter().any(|(q, _)| q.name.name == from.name));
     let wires: Vec<_> = within.collect();
     let culprit = wires.iter().find(|(p, _, (from, _))| place(&from.name) >= place(&p.name.name)).or(wires.first());
     let Some((p, input, (from, out))) = culprit else {

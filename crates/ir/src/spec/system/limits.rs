@@ -33,7 +33,8 @@ fn violated(values: &Values, l: &LimitDecl) -> Diagnostic {
             facts.push(f);
         }
     }
-    let here = |s: &Span| s.file == values.decl.name.span.file || values.sets.values().any(|(_, set)| set.file == s.file);
+    let here =
+        |s: &Span| s.file == values.decl.name.span.file || values.sets.values().any(|(_, set)| set.file == s.file);
     let written = facts.iter().filter_map(|f| f.span);
     let blamed = written.clone().find(here).or_else(|| facts.iter().filter(|f| f.declared).find_map(|f| f.span));
     let at = blamed.unwrap_or(l.span);

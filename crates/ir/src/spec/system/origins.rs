@@ -7,7 +7,14 @@ use crate::spec::lower::CALLED;
 use crate::spec::statics::Static;
 
 /// Codes of errors that a bound value can cause.
-const CODES: &[&str] = &[codes::DIM_MISMATCH, codes::RANK_MISMATCH, codes::BAD_ATTRIBUTE, codes::BAD_INDEX, codes::BOUNDS, codes::UNKNOWN_NAME];
+const CODES: &[&str] = &[
+    codes::DIM_MISMATCH,
+    codes::RANK_MISMATCH,
+    codes::BAD_ATTRIBUTE,
+    codes::BAD_INDEX,
+    codes::BOUNDS,
+    codes::UNKNOWN_NAME,
+];
 /// Most places added to one message.
 const MOST: usize = 4;
 
