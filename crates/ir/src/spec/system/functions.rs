@@ -43,11 +43,11 @@ pub struct PhaseModule {
 /// How an entry is fed with rows.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// Input that holds the whole prompt: i32[T].
+    /// Input that holds the whole prompt: `i32[T]`.
     pub tokens: String,
-    /// Input with verify blocks: i32[k, R].
+    /// Input with verify blocks: `i32[k, R]`.
     pub blocks: Option<String>,
-    /// Input with the number of rows kept of each block: i32[k].
+    /// Input with the number of rows kept of each block: `i32[k]`.
     pub keep: Option<String>,
     /// Outputs that are also given for blocks, as `block_NAME`.
     pub block_outputs: Vec<String>,
