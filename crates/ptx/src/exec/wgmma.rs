@@ -25,7 +25,7 @@ pub(crate) struct WgmmaState {
 
 #[derive(Default, Clone)]
 struct Group {
-    /// Places of the words bank.
+    /// Accumulators, under the numbers of `Program::word_operands`.
     registers: Vec<u32>,
     /// 16-byte pieces of shared memory read, with the instruction.
     reads: Vec<(u32, u32)>,
@@ -221,7 +221,6 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
 
     fn multiply_group(&mut self, first: usize, pc: u32, i: &Inst) -> Run {
         let spec = self.cx.prog.wgmmas[i.imm as usize];
-        let defs = usize::from(i.defs);
         let prog = self.cx.prog;
         let pool = &prog.pool[i.ext as usize..][..usize::from(i.ext_len)];
         if COUNT {
@@ -254,8 +253,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                     });
                 }
                 let state = &mut self.warps[w].wgmma;
-                state.open.registers.extend_from_slice(&pool[..defs]);
-                state.open.registers.extend_from_slice(&pool[2 * defs..]);
+                state.open.registers.extend_from_slice(&prog.word_operands[pc as usize]);
                 state.rebuild();
             }
         }
@@ -320,8 +318,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             return Ok(());
         }
         let Some(words) = self.cx.prog.word_operands.get(pc as usize) else { return Ok(()) };
-        if let Some(&r) = words.iter().find(|r| self.warps[w].wgmma.is_busy(**r)) {
-            let _ = r;
+        if words.iter().any(|r| self.warps[w].wgmma.is_busy(*r)) {
             self.report(w, pc, 0, FindingKind::TensorOperand, || {
                 "register of a wgmma that no wgmma.wait_group has retired".into()
             });

@@ -238,14 +238,19 @@ pub(super) fn assign(p: &mut Program) {
     }
 }
 
-/// Word registers of each instruction. Moves are left out: compilers copy accumulators around asynchronous operations,
-/// and the machine's assembler removes those copies.
+/// Word registers of each instruction under their original numbers, as places are shared; of `wgmma` the accumulators.
+/// Moves are left out: compilers copy accumulators around asynchronous operations, and the machine's assembler removes
+/// those copies.
 fn word_operands(p: &Program) -> Vec<Vec<u32>> {
     (0..p.code.len())
         .map(|at| {
             let text = &p.opcodes[p.places[at].opcode as usize];
-            if text.starts_with("mov.") || text.starts_with("wgmma.") {
+            if text.starts_with("mov.") {
                 return Vec::new();
+            }
+            if p.code[at].op == Op::WgmmaMma {
+                let i = &p.code[at];
+                return p.pool[i.ext as usize..][..usize::from(i.defs)].to_vec();
             }
             operands(p, at).into_iter().map(|o| o.0).filter(|r| untag(*r).0 == Bank::R).collect()
         })
@@ -257,9 +262,6 @@ fn renumber(p: &mut Program, f: impl Fn(Bank, u32) -> u32) {
         let (bank, k) = untag(id);
         f(bank, k)
     };
-    for r in p.word_operands.iter_mut().flatten() {
-        *r = map(*r);
-    }
     for i in &mut p.code {
         fields(i, &mut |r, _| *r = map(*r));
     }
