@@ -36,6 +36,11 @@
 //! # Ok(()) }
 //! ```
 
+// Lane loops index several arrays by one counter; written so, they vectorise.
+#![allow(clippy::needless_range_loop)]
+// The bit twiddling here reads better without parentheses around every shift.
+#![allow(clippy::precedence)]
+
 mod check;
 pub mod cli;
 mod counters;

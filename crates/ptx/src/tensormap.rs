@@ -103,20 +103,20 @@ impl TensorMap {
         if steps.len() != rank || steps.iter().any(|s| !(1..=8).contains(s)) {
             return Err("element strides are 1 to 8, one a dimension".into());
         }
-        if self.base % 16 != 0 {
+        if !self.base.is_multiple_of(16) {
             return Err("the tensor's address is not a multiple of 16".into());
         }
         if let Some(d) = self.dims.iter().find(|d| **d == 0 || **d > 1 << 32) {
             return Err(format!("dimension {d} is not in 1..=2^32"));
         }
-        if let Some(s) = self.strides.iter().find(|s| **s % 16 != 0 || **s >= 1 << 40) {
+        if let Some(s) = self.strides.iter().find(|s| !s.is_multiple_of(16) || **s >= 1 << 40) {
             return Err(format!("stride {s} is not a multiple of 16 below 2^40"));
         }
         if let Some(b) = self.box_dims.iter().find(|b| !(1..=256).contains(*b)) {
             return Err(format!("box dimension {b} is not in 1..=256"));
         }
         let row = u64::from(self.box_dims[0].div_ceil(steps[0])) * self.ty.size();
-        if row % 16 != 0 {
+        if !row.is_multiple_of(16) {
             return Err(format!("inner box of {row} bytes is not a multiple of 16"));
         }
         if !matches!(self.swizzle, 0 | 32 | 64 | 128) {

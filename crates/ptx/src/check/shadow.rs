@@ -101,8 +101,9 @@ impl Cell {
         let mask = rec.mask();
         let mut conflict = None;
         let w = self.write;
-        if w.some() && w.mask() & mask != 0 && !(w.atomic() && rec.atomic()) && !(w.same_epoch(rec) && !rec.asynchronous())
-        {
+        let own = w.same_epoch(rec) && !rec.asynchronous();
+        let both_atomic = w.atomic() && rec.atomic();
+        if w.some() && w.mask() & mask != 0 && !both_atomic && !own {
             if !before(w) {
                 let what = if kind == Touch::Read { "read-after-write" } else { "write-after-write" };
                 conflict = Some(Conflict::Race { other: w, what, in_flight: w.asynchronous() });
@@ -125,7 +126,8 @@ impl Cell {
             Touch::Write => {
                 for r in &mut self.reads {
                     if r.some() && r.mask() & mask != 0 {
-                        let clash = !r.same_epoch(rec) && !(r.atomic() && rec.atomic()) && !before(*r);
+                        let fine = r.same_epoch(rec) || (r.atomic() && rec.atomic()) || before(*r);
+                        let clash = !fine;
                         if clash && conflict.is_none() {
                             conflict = Some(Conflict::Race { other: *r, what: "write-after-read", in_flight: false });
                         }

@@ -81,7 +81,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         };
         let fits = |len: usize| offset >= 0 && (offset as u64).saturating_add(n as u64) <= len as u64;
         match window {
-            SHARED_WINDOW => return self.resolve_shared(by, offset, n),
+            SHARED_WINDOW => self.resolve_shared(by, offset, n),
             LOCAL_WINDOW => {
                 let frame = self.cx.prog.frame;
                 if fits(frame) {
@@ -347,11 +347,11 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         match place {
             Place::Global(k, o) => {
                 let b = self.cx.buffer_at(k);
-                if o % 4 == 0 && n % 4 == 0 {
+                if o.is_multiple_of(4) && n.is_multiple_of(4) {
                     for (j, w) in bytes.chunks_exact(4).enumerate() {
                         b.store(o + 4 * j, 4, u32::from_le_bytes([w[0], w[1], w[2], w[3]]));
                     }
-                } else if o % 2 == 0 && n == 2 {
+                } else if o.is_multiple_of(2) && n == 2 {
                     b.store(o, 2, u32::from(u16::from_le_bytes([bytes[0], bytes[1]])));
                 } else {
                     bytes.iter().enumerate().for_each(|(j, v)| b.store(o + j, 1, u32::from(*v)));

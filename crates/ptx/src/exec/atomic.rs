@@ -1,7 +1,7 @@
 //! Atomics and reductions, and what strong accesses and fences order.
 
 use super::access::{By, How, Place};
-use super::gang::{Gang, Run, SyncVar};
+use super::gang::{Gang, Run};
 use super::inst::{Inst, Space, flag};
 use super::regs::LANES;
 use crate::check::clock::Clock;
@@ -206,7 +206,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         let number = self.number;
         let warp = &mut self.warps[w];
         let published = if release { Some(warp.clock.clone()) } else { warp.released.clone() };
-        let v = self.sync.entry(key).or_insert_with(SyncVar::default);
+        let v = self.sync.entry(key).or_default();
         if !joins || v.gang != number {
             v.near = Clock::default();
         }

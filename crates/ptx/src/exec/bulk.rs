@@ -85,7 +85,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
     }
 
     fn bulk_size(&mut self, by: By, bytes: u32) -> Run<usize> {
-        if bytes == 0 || bytes % 16 != 0 {
+        if bytes == 0 || !bytes.is_multiple_of(16) {
             return self.fault(by.w, by.pc, by.lane, FindingKind::Misaligned, || {
                 format!("bulk size {bytes} is not a positive multiple of 16")
             });

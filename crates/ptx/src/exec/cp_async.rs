@@ -108,6 +108,9 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
     }
 
     fn land(&mut self, w: usize, due: impl Fn(&Copy) -> bool) {
+        if !self.warps[w].copies.pending.iter().any(&due) {
+            return;
+        }
         let pending = std::mem::take(&mut self.warps[w].copies.pending);
         let (landed, rest): (Vec<_>, Vec<_>) = pending.into_iter().partition(due);
         self.warps[w].copies.pending = rest;

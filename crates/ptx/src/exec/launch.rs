@@ -318,7 +318,7 @@ impl Program {
         if !(1..=MAX_CLUSTER).contains(&size) {
             return config(format!("cluster {cluster:?} is not 1 to {MAX_CLUSTER} blocks"));
         }
-        if (0..3).any(|k| l.grid[k] % cluster[k] != 0) {
+        if (0..3).any(|k| !l.grid[k].is_multiple_of(cluster[k])) {
             return config(format!("grid {:?} is not a multiple of cluster {cluster:?}", l.grid));
         }
         let shared_bytes = self.dynamic_base.saturating_add(l.shared);
@@ -493,7 +493,7 @@ fn report(cx: &LaunchCx, harvests: Vec<Harvest>) -> Report {
     if cx.options.count {
         list.extend(performance(cx, &tally));
     }
-    list.sort_by(|a, b| (a.severity, a.ptx_line, a.kind).cmp(&(b.severity, b.ptx_line, b.kind)));
+    list.sort_by_key(|f| (f.severity, f.ptx_line, f.kind));
     let counters = if cx.options.count { counters(cx, &tally) } else { Counters::default() };
     let output = output.into_iter().map(|o| o.1).collect();
     Report { findings: list, counters, output, warp_instructions: executed }

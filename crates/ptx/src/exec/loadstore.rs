@@ -200,6 +200,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
     }
 
     #[inline]
+    #[allow(clippy::too_many_arguments)]
     fn check_uniform(&mut self, w: usize, pc: u32, m: u32, a: &[u64; LANES], n: usize, how: How, u: Uniform) {
         if let Uniform::Global(k) = u
             && self.cx.buffer_at(k).access == Access::In

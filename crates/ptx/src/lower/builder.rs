@@ -19,6 +19,9 @@ pub(crate) const GLOBAL_VAR_WINDOW: u64 = 0x80000;
 /// Decoded instructions beyond which inlining is refused.
 const MAX_CODE: usize = 1 << 20;
 
+/// Bytes of one module variable beyond which it is refused; tables of real kernels are far smaller.
+const MAX_VARIABLE: u64 = 64 << 20;
+
 /// Errors reported for one kernel before giving up.
 const MAX_ERRORS: usize = 100;
 
@@ -158,8 +161,8 @@ impl<'m> Builder<'m> {
             }
             let n = self.prog.globals.len();
             let address = window_base(GLOBAL_VAR_WINDOW + n as u64);
-            if v.size() > 1 << 30 {
-                return Err(Diagnostic::unsupported(v.at.0, format!("variable `{}` is larger than 1 GiB", v.name)));
+            if v.size() > MAX_VARIABLE {
+                return Err(Diagnostic::unsupported(v.at.0, format!("variable `{}` is larger than {MAX_VARIABLE} bytes", v.name)));
             }
             self.scopes[0].define(&v.name, Sym::Global(address));
             self.prog.globals.push(GlobalVar {

@@ -178,6 +178,7 @@ pub(super) fn assign(p: &mut Program) {
     if !p.wgmmas.is_empty() {
         p.word_operands = word_operands(p);
     }
+    drop_unused(p);
     let total = p.banks[0] + p.banks[1];
     let compact = total > SMALL && total.div_ceil(64) * p.code.len() < MAX_WORK;
     let mut place: Vec<u32> = (0..p.banks[0] as u32).chain(0..p.banks[1] as u32).collect();
@@ -238,6 +239,36 @@ pub(super) fn assign(p: &mut Program) {
     }
 }
 
+/// Numbers the registers in use densely: declarations may name many more than the code touches.
+fn drop_unused(p: &mut Program) {
+    let mut used = [vec![false; p.banks[0]], vec![false; p.banks[1]], vec![false; p.banks[2]]];
+    let mut mark = |id: u32| {
+        let (bank, k) = untag(id);
+        used[bank as usize][k as usize] = true;
+    };
+    for at in 0..p.code.len() {
+        operands(p, at).iter().for_each(|o| mark(o.0));
+    }
+    p.init_words.iter().for_each(|x| mark(x.0));
+    p.init_doubles.iter().for_each(|x| mark(x.0));
+    p.specials.iter().for_each(|x| mark(x.1));
+    let dense: [Vec<u32>; 3] = used.map(|u| {
+        u.into_iter()
+            .scan(0, |next, on| {
+                let here = *next;
+                *next += u32::from(on);
+                Some(here)
+            })
+            .collect()
+    });
+    let sizes = [0, 1, 2].map(|b: usize| match dense[b].last() {
+        Some(n) => *n as usize + 1,
+        None => 0,
+    });
+    renumber(p, |bank, k| tag(bank, dense[bank as usize][k as usize]));
+    p.banks = sizes;
+}
+
 /// Word registers of each instruction under their original numbers, as places are shared; of `wgmma` the accumulators.
 /// Moves are left out: compilers copy accumulators around asynchronous operations, and the machine's assembler removes
 /// those copies.
@@ -277,6 +308,6 @@ fn renumber(p: &mut Program, f: impl Fn(Bank, u32) -> u32) {
     for (_, r) in &mut p.specials {
         // Specials keep their bank: the machine fills both kinds.
         let (bank, _) = untag(*r);
-        *r = tag(bank, map(*r));
+        *r = tag(bank, untag(map(*r)).1);
     }
 }

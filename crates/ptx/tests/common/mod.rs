@@ -82,12 +82,15 @@ pub fn close(what: &str, got: &[f64], want: &[f64], tolerance: f64) {
     assert!(r <= tolerance, "{what}: relative error {r} exceeds {tolerance}");
 }
 
+/// Checks the outputs of a launch.
+pub type Verify = Box<dyn Fn(&Memory, &Report)>;
+
 /// One prepared launch of a test kernel, with what its outputs must be.
 pub struct Case {
     pub entry: &'static str,
     pub mem: Memory,
     pub launch: Launch,
-    pub verify: Box<dyn Fn(&Memory, &Report)>,
+    pub verify: Verify,
 }
 
 impl Case {

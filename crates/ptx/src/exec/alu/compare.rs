@@ -123,7 +123,7 @@ macro_rules! float {
 }
 
 /// The comparison `op` on a type, as portable and AVX2 builds with the kind of both operands.
-#[allow(clippy::neg_cmp_op_on_partial_ord)]
+#[allow(clippy::neg_cmp_op_on_partial_ord, clippy::double_comparisons)]
 pub(crate) fn set_predicate(op: CmpOp, ty: &str, flush: bool) -> Option<((AluFn, AluFn), Kind)> {
     let (pair, kind) = match (ty, flush) {
         ("u16" | "b16", false) => (int!(op, u16), Kind::B16),

@@ -150,6 +150,8 @@ fn lookup {
     "max.f16x2" => (a: u32, b: u32) -> u32 { two::<H>(a, b, |x, y| pick(x, y, true, false)) };
     "min.bf16x2" => (a: u32, b: u32) -> u32 { two::<B>(a, b, |x, y| pick(x, y, false, false)) };
     "max.bf16x2" => (a: u32, b: u32) -> u32 { two::<B>(a, b, |x, y| pick(x, y, true, false)) };
+    "min.NaN.f16x2" => (a: u32, b: u32) -> u32 { two::<H>(a, b, |x, y| pick(x, y, false, true)) };
+    "max.NaN.f16x2" => (a: u32, b: u32) -> u32 { two::<H>(a, b, |x, y| pick(x, y, true, true)) };
     "min.NaN.bf16x2" => (a: u32, b: u32) -> u32 { two::<B>(a, b, |x, y| pick(x, y, false, true)) };
     "max.NaN.bf16x2" => (a: u32, b: u32) -> u32 { two::<B>(a, b, |x, y| pick(x, y, true, true)) };
     "ex2.approx.f16" => (a: H) -> H { unary(a, n::exp2_f64) };

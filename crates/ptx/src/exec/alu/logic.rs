@@ -148,8 +148,8 @@ pub(crate) fn carry(wide: bool) -> AluFn {
                 0 => a + b + c,
                 // The carry flag of a subtraction means "borrow".
                 1 => a.wrapping_sub(b).wrapping_sub(c),
-                2 => (a * b & mask) + to(T::row(r, i.c)[l]) + c,
-                _ => (a * b >> bits) + to(T::row(r, i.c)[l]) + c,
+                2 => ((a * b) & mask) + to(T::row(r, i.c)[l]) + c,
+                _ => ((a * b) >> bits) + to(T::row(r, i.c)[l]) + c,
             };
             out |= u32::from(v >> bits & 1 == 1) << l;
             t[l] = of(v & mask);
