@@ -84,11 +84,8 @@ impl Options {
     }
 
     fn arguments(&self) -> Vec<String> {
-        let mut out = vec![
-            format!("--gpu-architecture={}", self.arch),
-            "--std=c++17".into(),
-            "--ptxas-options=-v".into(),
-        ];
+        let mut out =
+            vec![format!("--gpu-architecture={}", self.arch), "--std=c++17".into(), "--ptxas-options=-v".into()];
         if self.line_info {
             out.push("-lineinfo".into());
         }
@@ -298,14 +295,12 @@ impl Nvrtc {
     pub fn compile(&self, source: &str, name: &str, options: &Options) -> Result<Compiled, NvrtcError> {
         let text = |what: &str, s: &str| CString::new(s).map_err(|_| NvrtcError::ZeroByte { what: what.into() });
         let (source, name) = (text("the source", source)?, text("the name", name)?);
-        let arguments =
-            options.arguments().iter().map(|a| text("an option", a)).collect::<Result<Vec<_>, _>>()?;
+        let arguments = options.arguments().iter().map(|a| text("an option", a)).collect::<Result<Vec<_>, _>>()?;
         let pointers: Vec<_> = arguments.iter().map(|a| a.as_ptr()).collect();
         let mut p: Program = std::ptr::null_mut();
         // SAFETY: both strings end with zero and live through the call; no headers are passed.
-        let status = unsafe {
-            (self.create)(&mut p, source.as_ptr(), name.as_ptr(), 0, std::ptr::null(), std::ptr::null())
-        };
+        let status =
+            unsafe { (self.create)(&mut p, source.as_ptr(), name.as_ptr(), 0, std::ptr::null(), std::ptr::null()) };
         self.check("nvrtcCreateProgram", status)?;
         let result = self.compile_program(p, &pointers, options);
         // SAFETY: `p` was created above and is not used afterwards.
@@ -313,7 +308,12 @@ impl Nvrtc {
         result
     }
 
-    fn compile_program(&self, p: Program, pointers: &[*const c_char], options: &Options) -> Result<Compiled, NvrtcError> {
+    fn compile_program(
+        &self,
+        p: Program,
+        pointers: &[*const c_char],
+        options: &Options,
+    ) -> Result<Compiled, NvrtcError> {
         // SAFETY: `p` is live and the option strings outlive the call.
         let status = unsafe { (self.compile)(p, pointers.len() as c_int, pointers.as_ptr()) };
         let log = string(self.fetch(p, "nvrtcGetProgramLog", self.log_size, self.log)?);

@@ -66,7 +66,9 @@ fn stored_ptx_is_current() {
     for (name, archs) in KERNELS {
         let source = std::fs::read_to_string(folder().join(format!("kernels/{name}.cu"))).expect("kernel exists");
         for arch in archs {
-            let out = nvrtc.compile(&source, &format!("{name}.cu"), &options(arch)).unwrap_or_else(|e| panic!("{name} {arch}: {e}"));
+            let out = nvrtc
+                .compile(&source, &format!("{name}.cu"), &options(arch))
+                .unwrap_or_else(|e| panic!("{name} {arch}: {e}"));
             assert!(!out.kernels.is_empty() && !out.cubin.is_empty(), "{name} {arch}");
             for k in &out.kernels {
                 assert!(k.registers > 0 && k.registers <= 255 && k.code_bytes > 0, "{k:?}");

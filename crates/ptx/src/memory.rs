@@ -63,8 +63,7 @@ impl Buffer {
             w[..chunk.len()].copy_from_slice(chunk);
             words.push(AtomicU32::new(u32::from_le_bytes(w)));
         }
-        let written =
-            (access == Access::Out).then(|| (0..bytes.len().div_ceil(4)).map(|_| AtomicU8::new(0)).collect());
+        let written = (access == Access::Out).then(|| (0..bytes.len().div_ceil(4)).map(|_| AtomicU8::new(0)).collect());
         Self { name, len: bytes.len(), access, words: words.into(), written }
     }
 

@@ -74,11 +74,8 @@ pub fn round_to(x: f64, f: &Format, mode: Round, saturate: bool) -> u32 {
     let e = exponent.max(f.emin);
     // Bits of the 53-bit significand below the last place of the target.
     let shift = (52 - f.fraction as i32 + (e - exponent)) as u32;
-    let (mut q, rest, half) = if shift > 63 {
-        (0, 1, 2)
-    } else {
-        (mantissa >> shift, mantissa & ((1 << shift) - 1), 1u64 << (shift - 1))
-    };
+    let (mut q, rest, half) =
+        if shift > 63 { (0, 1, 2) } else { (mantissa >> shift, mantissa & ((1 << shift) - 1), 1u64 << (shift - 1)) };
     let up = match mode {
         Round::Nearest => rest > half || (rest == half && q & 1 == 1),
         Round::Away => rest >= half,
@@ -269,17 +266,18 @@ fn overflowed(r: f64, mode: Round) -> f64 {
 
 /// `a + b` in double precision with any rounding.
 pub fn add_f64(a: f64, b: f64, mode: Round) -> f64 {
-    let (s, e) = two_sum(a, b);
+    let s = a + b;
     if s.is_infinite() && a.is_finite() && b.is_finite() {
         return overflowed(s, mode);
     }
-    if !s.is_finite() {
+    if !s.is_finite() || mode == Round::Nearest {
         return s;
     }
     if s == 0.0 {
         return f64::from(zero_sum(a, b, mode));
     }
-    direct(s, e, mode)
+    // Near the largest numbers the usual error-free sum overflows inside.
+    direct(s, fma_error_sign(a, 1.0, b, s), mode)
 }
 
 /// `a * b + c` in double precision with any rounding.
@@ -368,7 +366,8 @@ fn fma_error_sign(a: f64, b: f64, c: f64, r: f64) -> f64 {
         let (limb, bit) = (shift / 64, shift % 64);
         let negative = m < 0;
         let mag = m.unsigned_abs();
-        let parts = [(mag << bit) as u64, ((mag << bit) >> 64) as u64, if bit == 0 { 0 } else { (mag >> (128 - bit)) as u64 }];
+        let parts =
+            [(mag << bit) as u64, ((mag << bit) >> 64) as u64, if bit == 0 { 0 } else { (mag >> (128 - bit)) as u64 }];
         let mut carry = u64::from(negative);
         for (k, slot) in acc.iter_mut().enumerate().skip(limb) {
             let add = parts.get(k - limb).copied().unwrap_or(0);

@@ -43,14 +43,22 @@ impl Display for Counters {
         writeln!(f, "barriers              {:>14}", self.barriers)?;
         writeln!(f, "mbarrier phases       {:>14}", self.mbarrier_phases)?;
         writeln!(f, "cluster barriers      {:>14}", self.cluster_barriers)?;
-        writeln!(f, "\n{:>6} {:>6} {:>12} {:>12} {:>10} {:>10}  opcode", "PTX", "source", "executed", "lanes", "sectors", "wavefronts")?;
+        writeln!(
+            f,
+            "\n{:>6} {:>6} {:>12} {:>12} {:>10} {:>10}  opcode",
+            "PTX", "source", "executed", "lanes", "sectors", "wavefronts"
+        )?;
         let mut lines: Vec<_> = self.lines.iter().collect();
         lines.sort_by_key(|l| (std::cmp::Reverse(l.counters.executed), l.ptx_line));
         for l in lines.iter().take(20) {
             let source = l.source_line.map_or("-".into(), |s| s.to_string());
             let c = &l.counters;
             let (line, op) = (l.ptx_line, &l.opcode);
-            writeln!(f, "{line:>6} {source:>6} {:>12} {:>12} {:>10} {:>10}  {op}", c.executed, c.lanes, c.sectors, c.wavefronts)?;
+            writeln!(
+                f,
+                "{line:>6} {source:>6} {:>12} {:>12} {:>10} {:>10}  {op}",
+                c.executed, c.lanes, c.sectors, c.wavefronts
+            )?;
         }
         Ok(())
     }

@@ -162,9 +162,7 @@ impl TensorMap {
                     u64::from_le_bytes(b) * 16
                 })
                 .collect(),
-            box_dims: (0..rank)
-                .map(|k| u32::from(u16::from_le_bytes([raw[88 + 2 * k], raw[89 + 2 * k]])))
-                .collect(),
+            box_dims: (0..rank).map(|k| u32::from(u16::from_le_bytes([raw[88 + 2 * k], raw[89 + 2 * k]]))).collect(),
             element_strides: (0..rank).map(|k| u32::from(raw[98 + k])).collect(),
             swizzle: u32::from(raw[6]),
             nan_fill: raw[7] != 0,
@@ -173,12 +171,8 @@ impl TensorMap {
 
     /// Elements of the box in each dimension, and the bytes of a whole box.
     pub fn box_shape(&self) -> (Vec<u64>, u64) {
-        let shape: Vec<u64> = self
-            .box_dims
-            .iter()
-            .zip(&self.element_strides)
-            .map(|(b, s)| u64::from(b.div_ceil((*s).max(1))))
-            .collect();
+        let shape: Vec<u64> =
+            self.box_dims.iter().zip(&self.element_strides).map(|(b, s)| u64::from(b.div_ceil((*s).max(1)))).collect();
         let bytes = shape.iter().product::<u64>() * self.ty.size();
         (shape, bytes)
     }

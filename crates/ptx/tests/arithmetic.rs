@@ -1,6 +1,10 @@
 //! Arithmetic against independent statements: directed rounding against `rustc_apfloat`, integers against wide
 //! arithmetic on random operands.
 
+// Layout formulas stay as close to the ISA's text as they can.
+#![allow(clippy::precedence, clippy::needless_range_loop, clippy::manual_is_multiple_of)]
+#![allow(clippy::format_in_format_args, clippy::type_complexity)]
+
 mod single;
 
 use rustc_apfloat::ieee::{BFloat, Double, Half, Single};
@@ -99,7 +103,13 @@ fn check_root<F: Float + std::fmt::Debug>(text: &str, x: F, r: F, round: Round) 
     // The sign of r^2 - x, exactly: a fused multiply-add does not lose it.
     let side = |r: F| {
         let e = r.mul_add_r(r, -x, Round::NearestTiesToEven).value;
-        if e.is_zero() { 0 } else if e.is_negative() { -1 } else { 1 }
+        if e.is_zero() {
+            0
+        } else if e.is_negative() {
+            -1
+        } else {
+            1
+        }
     };
     let bits = |d: i128| F::from_bits((r.to_bits() as i128 + d) as u128);
     let ok = match round {
@@ -125,8 +135,7 @@ fn double_precision_in_all_roundings() {
 #[test]
 fn sixteen_bit_floats() {
     let mut r = Rng(77);
-    let rows: Vec<Vec<u64>> =
-        (0..60_000).map(|_| (0..3).map(|_| r.next() & 0xffff).collect()).collect();
+    let rows: Vec<Vec<u64>> = (0..60_000).map(|_| (0..3).map(|_| r.next() & 0xffff).collect()).collect();
     macro_rules! check {
         ($ty:literal, $f:ty) => {
             let f = |v: u64| <$f>::from_bits(u128::from(v));
@@ -219,7 +228,8 @@ fn int(v: u64, bits: u32, signed: bool) -> i128 {
 #[test]
 fn integers_against_wide_arithmetic() {
     let mut r = Rng(3);
-    let interesting = [0u64, 1, 2, 31, 32, 33, 63, 64, 0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0x8000_0000, u64::MAX, 1 << 63];
+    let interesting =
+        [0u64, 1, 2, 31, 32, 33, 63, 64, 0x7fff, 0x8000, 0xffff, 0x7fff_ffff, 0x8000_0000, u64::MAX, 1 << 63];
     let rows: Vec<Vec<u64>> = (0..6000)
         .map(|k| {
             (0..4)
@@ -278,9 +288,7 @@ fn hi64(a: i128, b: i128) -> i128 {
 #[test]
 fn bit_operations() {
     let mut r = Rng(11);
-    let rows: Vec<Vec<u64>> = (0..4000)
-        .map(|_| vec![r.next(), r.next(), r.next() % 70, r.next() % 70])
-        .collect();
+    let rows: Vec<Vec<u64>> = (0..4000).map(|_| vec![r.next(), r.next(), r.next() % 70, r.next() % 70]).collect();
     let bit = |v: u64, k: u32| v >> k & 1;
     for (bits, class) in [(32u32, 'r'), (64, 'd')] {
         let low = |v: u64| if bits == 64 { v } else { v & 0xffff_ffff };
@@ -307,7 +315,10 @@ fn bit_operations() {
             assert_eq!(g, want, "{text} of {row:x?}");
         }
         for (text, want) in [
-            (format!("popc.b{bits} $d, $0;"), (|a: u64, n: u32| (0..n).map(|k| a >> k & 1).sum()) as fn(u64, u32) -> u64),
+            (
+                format!("popc.b{bits} $d, $0;"),
+                (|a: u64, n: u32| (0..n).map(|k| a >> k & 1).sum()) as fn(u64, u32) -> u64,
+            ),
             (format!("clz.b{bits} $d, $0;"), |a, n| (0..n).take_while(|k| a >> (n - 1 - k) & 1 == 0).count() as u64),
             (format!("bfind.u{bits} $d, $0;"), |a, n| {
                 (0..n).rev().find(|k| a >> k & 1 == 1).map_or(0xffff_ffff, u64::from)
@@ -347,7 +358,13 @@ fn bit_operations() {
         for k in 0..4 {
             let sel = (row[2] >> (4 * k)) as usize & 15;
             let b = bytes[sel & 7];
-            let want = if sel & 8 == 0 { b } else if b & 0x80 != 0 { 0xff } else { 0 };
+            let want = if sel & 8 == 0 {
+                b
+            } else if b & 0x80 != 0 {
+                0xff
+            } else {
+                0
+            };
             assert_eq!((g >> (8 * k)) as u8, want, "{row:x?}");
         }
     }
@@ -356,9 +373,8 @@ fn bit_operations() {
 #[test]
 fn carries_make_128_bit_sums() {
     let mut r = Rng(19);
-    let rows: Vec<Vec<u64>> = (0..3000)
-        .map(|k| (0..4).map(|_| if k % 4 == 0 { u64::MAX } else { r.next() }).collect())
-        .collect();
+    let rows: Vec<Vec<u64>> =
+        (0..3000).map(|k| (0..4).map(|_| if k % 4 == 0 { u64::MAX } else { r.next() }).collect()).collect();
     let wide = |row: &[u64], k: usize| u128::from(row[k]) | u128::from(row[k + 1]) << 64;
     let up = apply("add.cc.u64 $d, $0, $2;\naddc.u64 $d, $1, $3;", 'd', &['d'; 4], &rows);
     let down = apply("sub.cc.u64 $d, $0, $2;\nsubc.u64 $d, $1, $3;", 'd', &['d'; 4], &rows);
@@ -371,10 +387,8 @@ fn carries_make_128_bit_sums() {
 #[test]
 fn comparisons_order_nan_and_signs() {
     let values = [f64::NAN, f64::NEG_INFINITY, -1.0, -0.0, 0.0, 1.0, f64::INFINITY];
-    let rows: Vec<Vec<u64>> = values
-        .iter()
-        .flat_map(|a| values.iter().map(|b| vec![a.to_bits(), b.to_bits()]))
-        .collect();
+    let rows: Vec<Vec<u64>> =
+        values.iter().flat_map(|a| values.iter().map(|b| vec![a.to_bits(), b.to_bits()])).collect();
     use std::cmp::Ordering::{Equal, Greater, Less};
     // (operator, orderings that satisfy it, whether NaN does)
     let cases: [(&str, &[std::cmp::Ordering], bool); 14] = [
@@ -395,10 +409,8 @@ fn comparisons_order_nan_and_signs() {
     ];
     for (op, orders, unordered) in cases {
         let f64s = apply(&format!("setp.{op}.f64 $d, $0, $1;"), 'p', &['d', 'd'], &rows);
-        let narrow: Vec<Vec<u64>> = rows
-            .iter()
-            .map(|r| r.iter().map(|v| u64::from((f64::from_bits(*v) as f32).to_bits())).collect())
-            .collect();
+        let narrow: Vec<Vec<u64>> =
+            rows.iter().map(|r| r.iter().map(|v| u64::from((f64::from_bits(*v) as f32).to_bits())).collect()).collect();
         let f32s = apply(&format!("setp.{op}.f32 $d, $0, $1;"), 'p', &['r', 'r'], &narrow);
         for (k, row) in rows.iter().enumerate() {
             let order = f64::from_bits(row[0]).partial_cmp(&f64::from_bits(row[1]));

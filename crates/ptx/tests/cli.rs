@@ -127,7 +127,10 @@ fn check_lists_every_error() {
     let out = check(&CheckOptions { file: file.clone(), json: true });
     assert_eq!(out.exit_code, 0);
     let v: serde_json::Value = serde_json::from_str(&out.stdout).expect("one JSON object");
-    assert_eq!((v["schema"].as_str(), v["kernels"][0]["params"][2]["name"].as_str()), (Some("spinec.ptx.check/1"), Some("f")));
+    assert_eq!(
+        (v["schema"].as_str(), v["kernels"][0]["params"][2]["name"].as_str()),
+        (Some("spinec.ptx.check/1"), Some("f"))
+    );
     let bad = SCALE.replace("mul.f32", "frob.f32").replace("bra END", "bra STOP").replace("[x]", "[z]");
     f.write("k.ptx", bad.as_bytes());
     let out = check(&CheckOptions { file: file.clone(), json: true });

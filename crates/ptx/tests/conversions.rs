@@ -1,6 +1,10 @@
 //! Conversions and roundings against `rustc_apfloat`, an independent implementation: all 16-bit inputs, and for wider
 //! inputs every value at, halfway between and just beside neighbouring results.
 
+// Layout formulas stay as close to the ISA's text as they can.
+#![allow(clippy::precedence, clippy::needless_range_loop, clippy::manual_is_multiple_of)]
+#![allow(clippy::format_in_format_args, clippy::type_complexity)]
+
 mod single;
 
 use rustc_apfloat::ieee::{BFloat, Double, Float8E4M3FN, Float8E5M2, Half, Single};
@@ -140,9 +144,11 @@ fn eight_bit_floats() {
         }
     }
     let (x, y) = apply1("cvt.rn.f16x2.e5m2x2 $d, $0;", 'r', 'h', 0..0x100);
-    assert!(x.iter().zip(&y).all(|(a, b)| {
-        same(b & 0xffff, convert::<Float8E5M2, Half>((*a).into(), Round::NearestTiesToEven))
-    }));
+    assert!(
+        x.iter()
+            .zip(&y)
+            .all(|(a, b)| { same(b & 0xffff, convert::<Float8E5M2, Half>((*a).into(), Round::NearestTiesToEven)) })
+    );
 }
 
 #[test]
@@ -196,7 +202,10 @@ fn wide_integers_round_once() {
         let (x, y) = apply1(&format!("cvt.{name}.f32.u64 $d, $0;"), 'r', 'd', inputs.clone());
         assert!(x.iter().zip(&y).all(|(a, b)| same(*b, Single::from_u128_r((*a).into(), round).value)), "{name}");
         let (x, y) = apply1(&format!("cvt.{name}.f64.s64 $d, $0;"), 'd', 'd', inputs.clone());
-        assert!(x.iter().zip(&y).all(|(a, b)| same(*b, Double::from_i128_r((*a as i64).into(), round).value)), "{name}");
+        assert!(
+            x.iter().zip(&y).all(|(a, b)| same(*b, Double::from_i128_r((*a as i64).into(), round).value)),
+            "{name}"
+        );
         let (x, y) = apply1(&format!("cvt.{name}.f32.f64 $d, $0;"), 'r', 'd', inputs.clone());
         assert!(x.iter().zip(&y).all(|(a, b)| same(*b, convert::<Double, Single>((*a).into(), round))), "{name}");
     }
@@ -220,9 +229,7 @@ fn integer_widths() {
         ("cvt.s16.s64", 'h', 'd', |v| u64::from(v as u16)),
         ("cvt.sat.u8.s32", 'r', 'r', |v| (v as i32).clamp(0, 255) as u64),
         ("cvt.sat.s16.s32", 'h', 'r', |v| u64::from((v as i32).clamp(-32768, 32767) as u16)),
-        ("cvt.sat.s32.s64", 'r', 'd', |v| {
-            u64::from((v as i64).clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as u32)
-        }),
+        ("cvt.sat.s32.s64", 'r', 'd', |v| u64::from((v as i64).clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as u32)),
         ("cvt.sat.u32.s64", 'r', 'd', |v| (v as i64).clamp(0, i64::from(u32::MAX)) as u64),
     ];
     for (text, dst, src, want) in cases {

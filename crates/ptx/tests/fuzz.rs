@@ -34,8 +34,7 @@ fn run(p: &Program) {
             n => Arg::Bytes(vec![0; n as usize]),
         });
     }
-    let options =
-        Options { instruction_budget: 2000, idle_rounds: 20, threads: 2, ..Options::default() };
+    let options = Options { instruction_budget: 2000, idle_rounds: 20, threads: 2, ..Options::default() };
     match p.run(&m, &launch.options(options)) {
         Ok(r) => drop(r),
         Err(LaunchError::Config(_) | LaunchError::Argument { .. } | LaunchError::ArgumentCount { .. }) => {}
@@ -45,10 +44,18 @@ fn run(p: &Program) {
 }
 
 fn seeds() -> Vec<String> {
-    ["fp8quant.sm_80", "lastblock.sm_90a", "misc.sm_100a", "tmastore.sm_90a", "cluster.sm_90a", "transpose.sm_80", "topk.sm_90a"]
-        .iter()
-        .map(|f| std::fs::read_to_string(data(&format!("{f}.ptx"))).expect("stored PTX"))
-        .collect()
+    [
+        "fp8quant.sm_80",
+        "lastblock.sm_90a",
+        "misc.sm_100a",
+        "tmastore.sm_90a",
+        "cluster.sm_90a",
+        "transpose.sm_80",
+        "topk.sm_90a",
+    ]
+    .iter()
+    .map(|f| std::fs::read_to_string(data(&format!("{f}.ptx"))).expect("stored PTX"))
+    .collect()
 }
 
 #[test]
@@ -106,7 +113,8 @@ fn instruction(r: &mut Rng) -> String {
         2 => format!("tile+{}", r.below(520)),
         _ => format!("%d8+{}", 4 * r.below(130)),
     };
-    let guard = if r.below(4) == 0 { format!("@{}{p} ", if r.below(2) == 0 { "!" } else { "" }) } else { String::new() };
+    let guard =
+        if r.below(4) == 0 { format!("@{}{p} ", if r.below(2) == 0 { "!" } else { "" }) } else { String::new() };
     let label = r.below(4);
     let text = match r.below(34) {
         0 => format!("add.s32 {d}, {a}, {b};"),
@@ -135,10 +143,16 @@ fn instruction(r: &mut Rng) -> String {
         23 => "cp.async.commit_group;".into(),
         24 => format!("cp.async.wait_group {};", r.below(2)),
         25 => format!("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{{d}}}, [{a}];"),
-        26 => "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%r0,%r1,%r2,%r3}, {%r4,%r5}, {%r0}, {%r1,%r2,%r3,%r4};".into(),
+        26 => {
+            "mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%r0,%r1,%r2,%r3}, {%r4,%r5}, {%r0}, {%r1,%r2,%r3,%r4};"
+                .into()
+        }
         27 => format!("cp.async.bulk.global.shared::cta.bulk_group [%d8], [tile], {};", 16 * r.below(4)),
         28 => "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;".into(),
-        29 => format!("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile+256], [%d8], 32, [tile+{}];", 8 * r.below(3)),
+        29 => format!(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [tile+256], [%d8], 32, [tile+{}];",
+            8 * r.below(3)
+        ),
         30 => format!("brx.idx {a}, table;"),
         31 => format!("div.s32 {d}, {a}, {b};"),
         32 => format!("mov.b64 {x}, {{{a}, {b}}};"),

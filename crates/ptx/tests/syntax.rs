@@ -86,7 +86,9 @@ B:	ld.global.v4.f32 {%f1, _, %f3, %f4}, [%rd1+-16];
     assert_eq!(m.entries().collect::<Vec<_>>(), ["k"]);
     let printed = m.to_string();
     assert!(m == parse(&printed).unwrap_or_else(|e| panic!("{e}\n{printed}")), "{printed}");
-    for part in ["[%rd1+-16]", "{%f1, _, %f3, %f4}", "%r1|%q1", "inlined_at 1 20 5", ".ptr .global .align 16", "{ nested }"] {
+    for part in
+        ["[%rd1+-16]", "{%f1, _, %f3, %f4}", "%r1|%q1", "inlined_at 1 20 5", ".ptr .global .align 16", "{ nested }"]
+    {
         assert!(printed.contains(part), "{part} is missing in {printed}");
     }
 }
@@ -121,13 +123,16 @@ fn load(body: &str) -> Vec<(u32, u32, String, DiagnosticKind)> {
     let m = parse(&text).unwrap_or_else(|e| panic!("{body}: {e}"));
     match Program::load(&m, "k") {
         Ok(_) => Vec::new(),
-        Err(list) => list.into_iter().map(|d| (d.pos.line.saturating_sub(6), d.pos.column, d.message, d.kind)).collect(),
+        Err(list) => {
+            list.into_iter().map(|d| (d.pos.line.saturating_sub(6), d.pos.column, d.message, d.kind)).collect()
+        }
     }
 }
 
 #[test]
 fn what_cannot_run_is_refused_with_its_place() {
     use DiagnosticKind::{Resolve, Unsupported};
+    let mut wrong = Vec::new();
     for (body, kind, column, part) in [
         ("frob.u32 %r1, %r2;", Unsupported, 1, "instruction `frob.u32` is not supported"),
         ("add.u31 %r1, %r2, %r3;", Unsupported, 1, "`add.u31`"),
@@ -135,7 +140,12 @@ fn what_cannot_run_is_refused_with_its_place() {
         ("tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [s, {%f5,%f6}];", Unsupported, 1, "`tex.2d.v4.f32.f32`"),
         ("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 128;", Unsupported, 1, "tcgen05.alloc"),
         ("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 {%r1}, {%r1}, {%r1}, {%r1};", Unsupported, 1, "m16n8k64"),
-        ("wgmma.mma_async.sync.aligned.m64n12k16.f32.bf16.bf16 {%f1}, %rd1, %rd2, 1, 1, 1, 0, 0;", Unsupported, 1, "m64n12k16"),
+        (
+            "wgmma.mma_async.sync.aligned.m64n12k16.f32.bf16.bf16 {%f1}, %rd1, %rd2, 1, 1, 1, 0, 0;",
+            Unsupported,
+            1,
+            "m64n12k16",
+        ),
         ("cvt.rs.f16x2.f32 %r1, %f1, %f2, %r2;", Unsupported, 1, "cvt.rs"),
         ("cvt.f16.f32.f64 %h1, %f1;", Unsupported, 1, "cvt.f16.f32.f64"),
         ("atom.global.add.s64 %rd1, [%rd2], %rd3;", Unsupported, 1, "atom.global.add.s64"),
@@ -161,12 +171,15 @@ fn what_cannot_run_is_refused_with_its_place() {
         ("mov.b64 {%r1, %r2, %r3}, %rd1;", Unsupported, 1, "mov.b64"),
     ] {
         let list = load(body);
-        let Some((line, at, message, k)) = list.first() else { panic!("{body}: accepted") };
         // A recursion is found inside the function, above the kernel.
-        assert!(*line == 1 || body.starts_with("call rec"), "{body}: {list:?}");
-        assert_eq!((*k, *at), (kind, column), "{body}: {message}");
-        assert!(message.contains(part), "{body}: {message}");
+        let ok = list.first().is_some_and(|(line, at, message, k)| {
+            (*line == 1 || body.starts_with("call rec")) && (*k, *at) == (kind, column) && message.contains(part)
+        });
+        if !ok {
+            wrong.push(format!("{body}: {list:?}"));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
 #[test]

@@ -85,8 +85,7 @@ fn flash_attention() {
         for id in ids {
             launch = launch.arg(id);
         }
-        let launch =
-            launch.arg(o).arg(Arg::I32(len as i32)).arg(Arg::F32((scale * std::f64::consts::LOG2_E) as f32));
+        let launch = launch.arg(o).arg(Arg::I32(len as i32)).arg(Arg::F32((scale * std::f64::consts::LOG2_E) as f32));
         run(&format!("attn.sm_{cc}.ptx"), "attn", &m, launch);
         let mut want = Vec::new();
         for h in 0..heads {

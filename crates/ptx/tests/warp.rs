@@ -1,6 +1,10 @@
 //! Operations of whole warps against statements of their own: fragments written out from the ISA's tables, matrix
 //! products over small integers that are exact in every type, shuffles, votes and atomics lane by lane.
 
+// Layout formulas stay as close to the ISA's text as they can.
+#![allow(clippy::precedence, clippy::needless_range_loop, clippy::manual_is_multiple_of)]
+#![allow(clippy::format_in_format_args, clippy::type_complexity)]
+
 mod common;
 
 use common::Rng;
@@ -65,10 +69,7 @@ fn a_place(bits: usize, lane: usize, i: usize) -> (usize, usize) {
     match bits {
         // "row = groupID for ai where 0 <= i < 2 || 4 <= i < 6; groupID + 8 otherwise;
         //  col = (threadID_in_group * 2) + (i & 1) for i < 4, + 8 for i >= 4"
-        16 => (
-            if i % 4 < 2 { group } else { group + 8 },
-            t * 2 + (i & 1) + if i < 4 { 0 } else { 8 },
-        ),
+        16 => (if i % 4 < 2 { group } else { group + 8 }, t * 2 + (i & 1) + if i < 4 { 0 } else { 8 }),
         // tf32: a0 (g, t), a1 (g + 8, t), a2 (g, t + 4), a3 (g + 8, t + 4)
         32 => (if i % 2 == 0 { group } else { group + 8 }, t + if i < 2 { 0 } else { 4 }),
         // "row = groupID for 0 <= i < 4 || 8 <= i < 12; col = (threadID_in_group * 4) + (i & 3) for i < 8, + 16 beyond"
@@ -87,10 +88,7 @@ fn b_place(bits: usize, lane: usize, i: usize) -> (usize, usize) {
 }
 
 fn pack(bits: usize, codes: &[u32]) -> Vec<u64> {
-    codes
-        .chunks(32 / bits)
-        .map(|c| c.iter().enumerate().fold(0, |w, (k, v)| w | u64::from(*v) << (bits * k)))
-        .collect()
+    codes.chunks(32 / bits).map(|c| c.iter().enumerate().fold(0, |w, (k, v)| w | u64::from(*v) << (bits * k))).collect()
 }
 
 fn small(r: &mut Rng, unsigned: bool, limit: u64) -> i32 {
@@ -196,9 +194,8 @@ fn double_precision_product() {
     let mut v = || (r.below(19) as f64) - 9.0;
     let a: Vec<Vec<f64>> = (0..8).map(|_| (0..4).map(|_| v()).collect()).collect();
     let b: Vec<Vec<f64>> = (0..4).map(|_| (0..8).map(|_| v()).collect()).collect();
-    let input: Vec<Vec<u64>> = (0..32)
-        .map(|l| [a[l / 4][l % 4], b[l % 4][l / 4], 1.0, 2.0].iter().map(|x| x.to_bits()).collect())
-        .collect();
+    let input: Vec<Vec<u64>> =
+        (0..32).map(|l| [a[l / 4][l % 4], b[l % 4][l / 4], 1.0, 2.0].iter().map(|x| x.to_bits()).collect()).collect();
     let body = "ld.global.b64 %d3, [%d1]; ld.global.b64 %d4, [%d1+8]; ld.global.b64 %d5, [%d1+16]; ld.global.b64 %d6, [%d1+24];\n\
         mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%d7,%d8}, {%d3}, {%d4}, {%d5,%d6};\n\
         st.global.b64 [%d2], %d7; st.global.b64 [%d2+8], %d8;";
@@ -331,7 +328,9 @@ fn votes_and_reductions() {
          elect.sync %r16|%p6, %r3; activemask.b32 %r17;\n\
          selp.b32 %r18, 1, 0, %p3; selp.b32 %r19, 2, 0, %p4; or.b32 %r18, %r18, %r19; selp.b32 %r19, 4, 0, %p6; or.b32 %r18, %r18, %r19;\n{}\
          OUT:\n",
-        (10..19).map(|k| format!("cvt.u64.u32 %d3, %r{k}; st.global.b64 [%d2+{}], %d3;\n", 8 * (k - 10))).collect::<String>()
+        (10..19)
+            .map(|k| format!("cvt.u64.u32 %d3, %r{k}; st.global.b64 [%d2+{}], %d3;\n", 8 * (k - 10)))
+            .collect::<String>()
     );
     let (out, report) = run("", &body, 1, &input, 9);
     clean(&report);

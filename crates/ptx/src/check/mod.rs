@@ -4,5 +4,5 @@ pub(crate) mod clock;
 mod finding;
 pub(crate) mod shadow;
 
-pub(crate) use finding::{Findings, Raw};
 pub use finding::{Finding, FindingKind, Severity};
+pub(crate) use finding::{Findings, Raw};

@@ -87,9 +87,7 @@ fn failure(exit_code: u8, message: String) -> Outcome {
 }
 
 fn diagnostics_json(list: &[Diagnostic]) -> Value {
-    let one = |d: &Diagnostic| {
-        json!({"kind": d.kind.name(), "line": d.pos.line, "column": d.pos.column, "message": d.message})
-    };
+    let one = |d: &Diagnostic| json!({"kind": d.kind.name(), "line": d.pos.line, "column": d.pos.column, "message": d.message});
     Value::Array(list.iter().map(one).collect())
 }
 

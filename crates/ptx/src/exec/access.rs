@@ -37,7 +37,7 @@ pub(super) struct How {
     /// Through the asynchronous proxy.
     pub(super) proxy: bool,
     /// Clock thread and value of the access when it is not the warp itself.
-    pub(super) agent: Option<(usize, u32)>,
+    pub(super) carrier: Option<(usize, u32)>,
 }
 
 impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
@@ -209,7 +209,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             return;
         }
         let clock = &self.warps[by.w].clock;
-        let (thread, value) = how.agent.unwrap_or_else(|| (by.w, clock.get(by.w)));
+        let (thread, value) = how.carrier.unwrap_or_else(|| (by.w, clock.get(by.w)));
         let Some(rec) = Rec::new(value, thread, by.pc, 15, how.atomic, how.proxy) else { return };
         let touch = if how.write { Touch::Write } else { Touch::Read };
         let mut found = None;
@@ -251,7 +251,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         let end = (offset + n).div_ceil(4);
         let mut unwritten = None;
         let mut flying = None;
-        if how.agent.is_none() || !how.write {
+        if how.carrier.is_none() || !how.write {
             for word in first..end {
                 let mask = byte_mask(word, offset, n);
                 let s = &mut self.ctas[cta].written[word];
@@ -283,19 +283,15 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             return;
         }
         let clock = &self.warps[by.w].clock;
-        let (thread, value) = how.agent.unwrap_or_else(|| (by.w, clock.get(by.w)));
+        let (thread, value) = how.carrier.unwrap_or_else(|| (by.w, clock.get(by.w)));
         let Some(rec) = Rec::new(value, thread, by.pc, 15, how.atomic, how.proxy) else { return };
         let touch = if how.write { Touch::Write } else { Touch::Read };
         let cells = &mut self.ctas[cta].cells[first..end];
         let mut found = None;
         for (k, cell) in cells.iter_mut().enumerate() {
             let mask = byte_mask(first + k, offset, n);
-            let hit = cell.touch(
-                rec.with_mask(mask),
-                touch,
-                |r| ordered(clock, r),
-                |r| clock.proxy(r.thread()) >= r.clock(),
-            );
+            let hit =
+                cell.touch(rec.with_mask(mask), touch, |r| ordered(clock, r), |r| clock.proxy(r.thread()) >= r.clock());
             if found.is_none()
                 && let Some(c) = hit
             {

@@ -38,7 +38,8 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         let cta = self.warps[w].cta;
         let alive = self.warps[w].alive;
         let clock = if CHECK { Some(self.warps[w].clock.clone()) } else { None };
-        let pred = if i.c == NONE { 0 } else { self.warps[w].regs.p[i.c as usize] ^ if i.has(flag::NEG) { !0 } else { 0 } };
+        let pred =
+            if i.c == NONE { 0 } else { self.warps[w].regs.p[i.c as usize] ^ if i.has(flag::NEG) { !0 } else { 0 } };
         let b = self.ctas[cta].barriers.entry(id).or_default();
         if b.parts.is_empty() {
             b.expected = count;

@@ -11,7 +11,7 @@ use crate::check::FindingKind;
 #[derive(Default)]
 pub(crate) struct BulkState {
     /// Clock threads of the reads of shared memory and of the writes to global memory.
-    agents: Option<(usize, usize)>,
+    carriers: Option<(usize, usize)>,
     /// Number of the last store, and of the last committed group.
     issued: u32,
     groups: Vec<u32>,
@@ -23,14 +23,14 @@ pub(crate) struct BulkState {
 }
 
 impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
-    /// Starts a store and returns the agents and clock of its reads and writes.
+    /// Starts a store and returns the carriers and clock of its reads and writes.
     pub(super) fn bulk_begin(&mut self, w: usize, pc: u32) -> ((usize, u32), (usize, u32)) {
         let next = self.threads;
         let s = &mut self.warps[w].bulk;
-        let (r, wr) = match s.agents {
+        let (r, wr) = match s.carriers {
             Some(a) => a,
             None => {
-                s.agents = Some((next, next + 1));
+                s.carriers = Some((next, next + 1));
                 self.threads += 2;
                 (next, next + 1)
             }
@@ -53,11 +53,11 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         let Some(k) = done.checked_sub(1) else { return Ok(()) };
         let upto = s.groups[k];
         s.read = s.read.max(upto);
-        let agents = s.agents;
+        let carriers = s.carriers;
         if !i.has(flag::READ) {
             s.groups.drain(..done);
         }
-        if CHECK && let Some((r, wr)) = agents {
+        if CHECK && let Some((r, wr)) = carriers {
             let seen = &mut self.warps[w].clock.seen;
             if seen.len() <= wr {
                 seen.resize(wr + 1, 0);
@@ -94,7 +94,13 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
     }
 
     /// Blocks that a multicast mask names, as (block, offset of the same place); the target's own block otherwise.
-    pub(super) fn multicast(&mut self, by: By, i: &Inst, mask_reg: u32, target: (usize, usize)) -> Run<Vec<(usize, usize)>> {
+    pub(super) fn multicast(
+        &mut self,
+        by: By,
+        i: &Inst,
+        mask_reg: u32,
+        target: (usize, usize),
+    ) -> Run<Vec<(usize, usize)>> {
         if !i.has(flag::MULTICAST) {
             return Ok(vec![target]);
         }
@@ -153,8 +159,8 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
     /// Writes bytes of a copy that the mbarrier tracks.
     pub(super) fn land_shared(&mut self, by: By, cta: usize, offset: usize, data: &[u8], bar: (usize, u32)) -> Run {
         if CHECK {
-            let agent = self.mbar_agent(by, bar.0, bar.1)?;
-            let how = How { write: true, proxy: true, agent: Some(agent), ..How::default() };
+            let carrier = self.mbar_carrier(by, bar.0, bar.1)?;
+            let how = How { write: true, proxy: true, carrier: Some(carrier), ..How::default() };
             self.check_shared(by, cta, offset, data.len(), how);
         }
         self.ctas[cta].shared[offset..offset + data.len()].copy_from_slice(data);
@@ -174,9 +180,9 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             let place = self.resolve(by, Space::Global, to[l], n, 16, true)?;
             let (reads, writes) = self.bulk_begin(w, pc);
             if CHECK {
-                self.check(by, source, n, How { proxy: true, agent: Some(reads), ..How::default() });
+                self.check(by, source, n, How { proxy: true, carrier: Some(reads), ..How::default() });
                 let atomic = i.op == Op::BulkReduce;
-                self.check(by, place, n, How { write: true, atomic, agent: Some(writes), ..How::default() });
+                self.check(by, place, n, How { write: true, atomic, carrier: Some(writes), ..How::default() });
             }
             let mut data = vec![0; n];
             self.read_place(by, source, &mut data);

@@ -35,11 +35,8 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         let size = usize::from(i.size);
         let to = self.addresses(w, i.a, i.wide.a, i.imm);
         let from = self.addresses(w, i.b, i.wide.b, i.imm2);
-        let ignored = if i.e == NONE {
-            0
-        } else {
-            self.warps[w].regs.p[i.e as usize] ^ if i.has(flag::NEG) { !0 } else { 0 }
-        };
+        let ignored =
+            if i.e == NONE { 0 } else { self.warps[w].regs.p[i.e as usize] ^ if i.has(flag::NEG) { !0 } else { 0 } };
         let mut reading = 0;
         for l in (0..LANES).filter(|l| m >> l & 1 == 1) {
             let by = By { w, pc, lane: l };

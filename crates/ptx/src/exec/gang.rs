@@ -127,7 +127,7 @@ pub(crate) struct Gang<'c, const CHECK: bool, const COUNT: bool> {
     pub(crate) output: Vec<(u64, String)>,
     pub(crate) global: GlobalShadow,
     pub(crate) sync: HashMap<u64, SyncVar>,
-    /// Threads of the clocks so far: warps, then asynchronous agents.
+    /// Threads of the clocks so far: warps, then asynchronous carriers.
     pub(crate) threads: usize,
     /// Changes of state that let others proceed.
     pub(crate) events: u64,
@@ -277,7 +277,14 @@ impl<'c, const CHECK: bool, const COUNT: bool> Gang<'c, CHECK, COUNT> {
 
     /// Records a finding.
     #[cold]
-    pub(crate) fn report(&mut self, w: usize, pc: u32, lane: usize, kind: FindingKind, message: impl FnOnce() -> String) {
+    pub(crate) fn report(
+        &mut self,
+        w: usize,
+        pc: u32,
+        lane: usize,
+        kind: FindingKind,
+        message: impl FnOnce() -> String,
+    ) {
         self.report_pair(w, pc, lane, kind, None, message);
     }
 

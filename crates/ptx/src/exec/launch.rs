@@ -17,7 +17,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[allow(missing_docs)]
 pub enum Arg {
     /// Address of byte `offset` of a buffer.
-    Buffer { id: BufferId, offset: u64 },
+    Buffer {
+        id: BufferId,
+        offset: u64,
+    },
     U8(u8),
     U16(u16),
     U32(u32),
@@ -425,7 +428,9 @@ fn execute<const CHECK: bool, const COUNT: bool>(cx: &LaunchCx) -> Report {
         return report(cx, vec![work::<CHECK, COUNT>(cx, &AtomicU64::new(0))]);
     }
     let snapshot: Vec<_> = if CHECK {
-        (0..cx.buffer_count()).map(|k| (cx.buffer_at(k).access != Access::In).then(|| cx.buffer_at(k).snapshot())).collect()
+        (0..cx.buffer_count())
+            .map(|k| (cx.buffer_at(k).access != Access::In).then(|| cx.buffer_at(k).snapshot()))
+            .collect()
     } else {
         Vec::new()
     };
@@ -468,28 +473,32 @@ fn report(cx: &LaunchCx, harvests: Vec<Harvest>) -> Report {
     }
     // Stable: the pieces of one block all come from one worker, in order.
     output.sort_by_key(|o| o.0);
-    let mut list: Vec<Finding> = findings.0.into_iter().map(|((pc, kind), raw)| {
-        let block = raw.cta;
-        let x = block % u64::from(cx.grid[0]);
-        let y = block / u64::from(cx.grid[0]) % u64::from(cx.grid[1]);
-        let z = block / u64::from(cx.grid[0]) / u64::from(cx.grid[1]);
-        let place = cx.prog.places[pc as usize];
-        let other = raw.other.and_then(|p| cx.prog.places.get(p as usize));
-        Finding {
-            kind,
-            severity: kind.severity(),
-            ptx_line: place.line,
-            source_line: source_line(place.source_line),
-            source_file: file(cx, place.file),
-            other_ptx_line: other.map(|p| p.line),
-            other_source_line: other.and_then(|p| source_line(p.source_line)),
-            message: raw.message,
-            cta: [x as u32, y as u32, z as u32],
-            warp: raw.warp,
-            lane: raw.lane,
-            count: raw.count,
-        }
-    }).collect();
+    let mut list: Vec<Finding> = findings
+        .0
+        .into_iter()
+        .map(|((pc, kind), raw)| {
+            let block = raw.cta;
+            let x = block % u64::from(cx.grid[0]);
+            let y = block / u64::from(cx.grid[0]) % u64::from(cx.grid[1]);
+            let z = block / u64::from(cx.grid[0]) / u64::from(cx.grid[1]);
+            let place = cx.prog.places[pc as usize];
+            let other = raw.other.and_then(|p| cx.prog.places.get(p as usize));
+            Finding {
+                kind,
+                severity: kind.severity(),
+                ptx_line: place.line,
+                source_line: source_line(place.source_line),
+                source_file: file(cx, place.file),
+                other_ptx_line: other.map(|p| p.line),
+                other_source_line: other.and_then(|p| source_line(p.source_line)),
+                message: raw.message,
+                cta: [x as u32, y as u32, z as u32],
+                warp: raw.warp,
+                lane: raw.lane,
+                count: raw.count,
+            }
+        })
+        .collect();
     if cx.options.count {
         list.extend(performance(cx, &tally));
     }

@@ -21,7 +21,7 @@ pub(crate) struct Mbar {
     clock: Clock,
     last: Clock,
     /// Clock thread of the copies it tracks, and its value.
-    agent: Option<(usize, u32)>,
+    carrier: Option<(usize, u32)>,
     /// Initialising warp, its clock value and place.
     init: (usize, u32, u32),
 }
@@ -147,7 +147,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         b.phase += 1;
         b.pending = b.expected;
         b.last = std::mem::take(&mut b.clock);
-        if let Some((thread, value)) = &mut b.agent {
+        if let Some((thread, value)) = &mut b.carrier {
             crate::check::clock::join(&mut b.last.seen, &sparse(*thread, *value));
             *value += 1;
         }
@@ -159,13 +159,13 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
     }
 
     /// Clock thread and value of the copies an mbarrier tracks in its current phase.
-    pub(super) fn mbar_agent(&mut self, by: By, cta: usize, at: u32) -> Run<(usize, u32)> {
+    pub(super) fn mbar_carrier(&mut self, by: By, cta: usize, at: u32) -> Run<(usize, u32)> {
         let next = self.threads;
         let b = self.mbar(by, cta, at)?;
-        if let Some(a) = b.agent {
+        if let Some(a) = b.carrier {
             return Ok(a);
         }
-        b.agent = Some((next, 1));
+        b.carrier = Some((next, 1));
         self.threads += 1;
         Ok((next, 1))
     }
@@ -270,8 +270,8 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                 raw[k * size..(k + 1) * size].copy_from_slice(&v.to_le_bytes()[..size]);
             }
             if CHECK {
-                let agent = self.mbar_agent(by, cta, at)?;
-                self.check(by, place, bytes, How { write: true, agent: Some(agent), ..How::default() });
+                let carrier = self.mbar_carrier(by, cta, at)?;
+                self.check(by, place, bytes, How { write: true, carrier: Some(carrier), ..How::default() });
             }
             self.write_place(by, place, &raw[..bytes]);
             self.mbar_complete_tx(by, cta, at, bytes as i64)?;

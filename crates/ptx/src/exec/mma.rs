@@ -375,8 +375,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                 }
             }
             _ => {
-                let (mut a, mut b, mut c): (TileA, TileB, TileC) =
-                    ([[0.0; 32]; 16], [[0.0; 8]; 32], [[0.0; 8]; 16]);
+                let (mut a, mut b, mut c): (TileA, TileB, TileC) = ([[0.0; 32]; 16], [[0.0; 8]; 32], [[0.0; 8]; 16]);
                 load_a(regs, &pool[nc..nc + na], spec.a, &mut a);
                 let n = spec.b.per_word();
                 for (q, id) in pool[nc + na..nc + na + nb].iter().enumerate() {

@@ -1,8 +1,8 @@
 //! Execution of resolved kernels.
 
-pub(crate) mod alu;
 mod access;
 mod account;
+pub(crate) mod alu;
 mod atomic;
 mod barrier;
 mod bulk;

@@ -28,8 +28,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
     pub(super) fn printf(&mut self, w: usize, pc: u32, i: &Inst, m: u32) -> Run {
         for l in (0..LANES).filter(|l| m >> l & 1 == 1) {
             let by = By { w, pc, lane: l };
-            let (format, args) =
-                (self.warps[w].regs.d[i.a as usize].0[l], self.warps[w].regs.d[i.b as usize].0[l]);
+            let (format, args) = (self.warps[w].regs.d[i.a as usize].0[l], self.warps[w].regs.d[i.b as usize].0[l]);
             let text = self.c_string(by, format)?;
             let line = self.format(by, &text, args)?;
             let cta = self.ctas[self.warps[w].cta].linear;
@@ -77,9 +76,9 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             self.read_place(by, place, &mut raw[..n as usize]);
             args += n;
             let v = u64::from_le_bytes(raw);
-            let precision = spec.split_once('.').and_then(|(_, p)| {
-                p.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<usize>().ok()
-            });
+            let precision = spec
+                .split_once('.')
+                .and_then(|(_, p)| p.trim_end_matches(|c: char| c.is_ascii_alphabetic()).parse::<usize>().ok());
             let body = match conversion {
                 'd' | 'i' if wide => (v as i64).to_string(),
                 'd' | 'i' => (v as u32 as i32).to_string(),

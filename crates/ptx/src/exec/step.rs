@@ -101,6 +101,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                         }
                         if back && m != 0 {
                             backward += 1;
+                            let over = self.spend(w, pc, start)?;
                             let groups = &mut self.warps[w].groups;
                             if divergent {
                                 groups[g].pc = pc;
@@ -109,14 +110,13 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                                 }
                                 if backward >= TURN || groups.iter().any(|o| o.pc == pc && o.mask != mask) {
                                     self.wake_sync(w);
-                                    self.spend(w, pc, start)?;
                                     continue 'group;
                                 }
                                 if pc < meet && groups.iter().any(|o| o.pc > pc && o.pc < meet && o.mask != mask) {
                                     continue 'group;
                                 }
                             }
-                            if self.spend(w, pc, start)? {
+                            if over {
                                 self.warps[w].groups[g].pc = pc;
                                 return Ok(spins > 0);
                             }
@@ -225,8 +225,18 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                             continue 'group;
                         }
                     }
-                    Op::BarWarp | Op::Shfl | Op::Vote | Op::Match | Op::Redux | Op::Elect | Op::LdMatrix
-                    | Op::StMatrix | Op::MoveMatrix | Op::Mma | Op::WgmmaFence | Op::WgmmaCommit => {
+                    Op::BarWarp
+                    | Op::Shfl
+                    | Op::Vote
+                    | Op::Match
+                    | Op::Redux
+                    | Op::Elect
+                    | Op::LdMatrix
+                    | Op::StMatrix
+                    | Op::MoveMatrix
+                    | Op::Mma
+                    | Op::WgmmaFence
+                    | Op::WgmmaCommit => {
                         if m == 0 {
                             pc += 1;
                         } else if self.gathered(w, pc, i, m, mask)? {

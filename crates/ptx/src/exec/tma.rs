@@ -151,7 +151,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                     let at = (at ^ swizzle(at, map.swizzle)) as usize;
                     let n = chunk.len();
                     if CHECK {
-                        let how = How { proxy: true, agent: Some(reads), ..How::default() };
+                        let how = How { proxy: true, carrier: Some(reads), ..How::default() };
                         self.check_shared(by, cta, at, n, how);
                     }
                     chunk.copy_from_slice(&self.ctas[cta].shared[at..at + n]);
@@ -161,7 +161,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                 }
                 let place = self.resolve(by, Space::Generic, r.global, r.bytes, 1, true)?;
                 if CHECK {
-                    let how = How { write: true, atomic: reduces, agent: Some(writes), ..How::default() };
+                    let how = How { write: true, atomic: reduces, carrier: Some(writes), ..How::default() };
                     self.check(by, place, r.bytes, how);
                 }
                 let part = &mut bytes[r.skip..r.skip + r.bytes];

@@ -15,8 +15,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
 
     pub(super) fn shuffle(&mut self, w: usize, pc: u32, i: &Inst, m: u32) {
         let regs = &mut self.warps[w].regs;
-        let (src, lane, clamp) =
-            (regs.r[i.a as usize].0, regs.r[i.b as usize].0, regs.r[i.c as usize].0);
+        let (src, lane, clamp) = (regs.r[i.a as usize].0, regs.r[i.b as usize].0, regs.r[i.c as usize].0);
         let (mut out, mut valid, mut inactive) = ([0; LANES], 0u32, 0u32);
         for l in 0..LANES as u32 {
             let (b, c) = (lane[l as usize] & 31, clamp[l as usize] & 31);

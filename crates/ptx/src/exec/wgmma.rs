@@ -127,9 +127,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         let first = w - self.warps[w].id as usize % 4;
         let per = self.cx.warps_per_block;
         if self.warps[w].id / 4 * 4 + 4 > per {
-            return self.fault(w, pc, 0, FindingKind::TensorOperand, || {
-                "the block has no whole warpgroup here".into()
-            });
+            return self.fault(w, pc, 0, FindingKind::TensorOperand, || "the block has no whole warpgroup here".into());
         }
         let group = &mut self.warps[w].groups[g];
         group.pc = pc;

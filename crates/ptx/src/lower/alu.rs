@@ -259,8 +259,11 @@ impl Builder<'_> {
     }
 
     fn cvt(&mut self, mods: Mods, ops: &[Operand]) -> Result<()> {
-        self.arity(ops, 2, 3)?;
         let conv = alu::parse_convert(&mods.parts);
+        if conv.is_none() && alu::lookup(mods.text).is_none() {
+            return Err(mods.unsupported());
+        }
+        self.arity(ops, 2, 3)?;
         if let Some(f) = alu::lookup(mods.text) {
             let fits = |o: &Operand, kind: Kind, b: &Self| match &o.kind {
                 OperandKind::Name(n) if n.starts_with('%') || b.find(n).is_some() => {

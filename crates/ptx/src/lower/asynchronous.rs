@@ -196,10 +196,7 @@ impl Builder<'_> {
         i.sel = REDUCTIONS.iter().position(|n| *n == name).unwrap_or(0) as u8;
         let ty = mods.take_type()?;
         let ok = match name {
-            "add" => matches!(
-                ty,
-                Type::U32 | Type::S32 | Type::U64 | Type::F16 | Type::BF16 | Type::F32 | Type::F64
-            ),
+            "add" => matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::F16 | Type::BF16 | Type::F32 | Type::F64),
             "min" | "max" => {
                 matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64 | Type::F16 | Type::BF16)
             }

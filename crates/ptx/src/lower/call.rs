@@ -40,7 +40,9 @@ impl Builder<'_> {
         match &o.kind {
             OperandKind::Name(n) => match self.find(n) {
                 Some(s @ Sym::Local(_)) => Ok(s),
-                Some(_) => Err(Diagnostic::unsupported(o.at.0, format!("call argument `{n}` is not in `.param` space"))),
+                Some(_) => {
+                    Err(Diagnostic::unsupported(o.at.0, format!("call argument `{n}` is not in `.param` space")))
+                }
                 None => Err(self.unknown(n, o.at.0)),
             },
             _ => Err(Diagnostic::unsupported(o.at.0, "call arguments must be `.param` variables")),

@@ -29,14 +29,14 @@ impl Builder<'_> {
             "cvta" => self.cvta(mods, ops),
             "isspacep" => {
                 self.arity(ops, 2, 2)?;
-                let window = match mods.take_any(&["global", "shared", "shared::cta", "shared::cluster", "local", "param"])
-                {
-                    Some("global") => 0,
-                    Some("local") => LOCAL_WINDOW,
-                    Some("param") => PARAM_WINDOW,
-                    Some(_) => SHARED_WINDOW,
-                    None => return Err(mods.unsupported()),
-                };
+                let window =
+                    match mods.take_any(&["global", "shared", "shared::cta", "shared::cluster", "local", "param"]) {
+                        Some("global") => 0,
+                        Some("local") => LOCAL_WINDOW,
+                        Some("param") => PARAM_WINDOW,
+                        Some(_) => SHARED_WINDOW,
+                        None => return Err(mods.unsupported()),
+                    };
                 mods.finish()?;
                 let mut i = Inst::new(Op::IsSpace);
                 i.imm = window as i64;

@@ -11,6 +11,7 @@ mod call;
 mod control;
 mod memory;
 mod opcode;
+mod operands;
 mod regalloc;
 mod special;
 mod tensor;

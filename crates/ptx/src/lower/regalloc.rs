@@ -7,8 +7,8 @@
 use super::Program;
 use crate::exec::inst::{Inst, NONE, Op, tag, untag};
 use crate::exec::regs::Bank;
-use std::collections::BinaryHeap;
 use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 /// Calls `f` with each register field and whether it is written.
 fn fields(i: &mut Inst, f: &mut impl FnMut(&mut u32, bool)) {

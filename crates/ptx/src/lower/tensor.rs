@@ -173,11 +173,11 @@ impl Builder<'_> {
         }
         let satfinite = mods.take("satfinite");
         mods.finish()?;
-        let parsed = shape.strip_prefix("m64n").and_then(|s| s.split_once('k')).and_then(|(n, k)| {
-            Some((n.parse::<usize>().ok()?, k.parse::<usize>().ok()?))
-        });
-        let (Some((n, k)), Some(a), Some(b), Some(acc)) =
-            (parsed, Elem::parse(at), Elem::parse(bt), Acc::parse(dt))
+        let parsed = shape
+            .strip_prefix("m64n")
+            .and_then(|s| s.split_once('k'))
+            .and_then(|(n, k)| Some((n.parse::<usize>().ok()?, k.parse::<usize>().ok()?)));
+        let (Some((n, k)), Some(a), Some(b), Some(acc)) = (parsed, Elem::parse(at), Elem::parse(bt), Acc::parse(dt))
         else {
             return Err(unsupported);
         };

@@ -311,12 +311,7 @@ pub fn gdn(steps: usize) -> Case {
     }
     let st = m.add("state", &state.bytes(), Access::InOut);
     let out = m.add_output("o", steps * hv * d * 2);
-    let launch = launch
-        .arg(st)
-        .arg(out)
-        .arg(Arg::I32(steps as i32))
-        .arg(Arg::I32(hk as i32))
-        .arg(Arg::I32(hv as i32));
+    let launch = launch.arg(st).arg(out).arg(Arg::I32(steps as i32)).arg(Arg::I32(hk as i32)).arg(Arg::I32(hv as i32));
     case("gdn", m, launch, move |m, _| {
         let mut s: Vec<f64> = state.iter().map(|x| f64::from(*x)).collect();
         let mut want = Vec::new();
@@ -403,11 +398,8 @@ pub fn fp8quant(groups: usize) -> Case {
     let mut m = Memory::new();
     let ix = m.add("x", &x.bytes(), Access::In);
     let (y, sc) = (m.add_output("y", groups * 128), m.add_output("scale", groups * 4));
-    let launch = Launch::new([groups.div_ceil(4) as u32, 1, 1], [128, 1, 1])
-        .arg(ix)
-        .arg(y)
-        .arg(sc)
-        .arg(Arg::I32(groups as i32));
+    let launch =
+        Launch::new([groups.div_ceil(4) as u32, 1, 1], [128, 1, 1]).arg(ix).arg(y).arg(sc).arg(Arg::I32(groups as i32));
     case("fp8quant", m, launch, move |m, _| {
         let (got, scales) = (m.bytes(y), f32s(&m.bytes(sc)));
         // Values of e4m3 by enumeration, nearest with ties to the even code.
@@ -444,11 +436,7 @@ pub fn misc(n: usize) -> Case {
     let ix = m.add("x", &x.bytes(), Access::In);
     let y = m.add_output("y", n * 4);
     let is = m.add("sel", &sel.bytes(), Access::In);
-    let launch = Launch::new([n.div_ceil(32) as u32, 1, 1], [32, 1, 1])
-        .arg(ix)
-        .arg(y)
-        .arg(is)
-        .arg(Arg::I32(n as i32));
+    let launch = Launch::new([n.div_ceil(32) as u32, 1, 1], [32, 1, 1]).arg(ix).arg(y).arg(is).arg(Arg::I32(n as i32));
     case("misc", m, launch, move |m, report| {
         let mut want = Vec::new();
         for i in 0..n {
@@ -489,12 +477,8 @@ pub fn lastblock(n: usize, blocks: u32) -> Case {
     let part = m.add_output("part", blocks as usize * 4);
     let out = m.add_output("out", 4);
     let ticket = m.add("ticket", &[0; 4], Access::InOut);
-    let launch = Launch::new([blocks, 1, 1], [128, 1, 1])
-        .arg(ix)
-        .arg(part)
-        .arg(out)
-        .arg(ticket)
-        .arg(Arg::I32(n as i32));
+    let launch =
+        Launch::new([blocks, 1, 1], [128, 1, 1]).arg(ix).arg(part).arg(out).arg(ticket).arg(Arg::I32(n as i32));
     case("lastblock", m, launch, move |m, _| {
         let want: f64 = x.iter().map(|v| f64::from(*v)).sum();
         assert!((f64::from(f32s(&m.bytes(out))[0]) - want).abs() < 1e-2);
@@ -544,8 +528,7 @@ pub fn cluster(rows: usize, half: usize) -> Case {
     let mut m = Memory::new();
     let (ix, f) = (m.add("x", &x.bytes(), Access::In), m.add("factor", &factor.bytes(), Access::In));
     let y = m.add_output("y", rows * 2 * half * 4);
-    let launch =
-        Launch::new([2 * rows as u32, 1, 1], [128, 1, 1]).arg(ix).arg(f).arg(y).arg(Arg::I32(half as i32));
+    let launch = Launch::new([2 * rows as u32, 1, 1], [128, 1, 1]).arg(ix).arg(f).arg(y).arg(Arg::I32(half as i32));
     case("cluster", m, launch, move |m, _| {
         let mut want = Vec::new();
         for (k, row) in x.chunks(2 * half).enumerate() {

@@ -2,7 +2,9 @@
 
 use crate::exec::inst::Inst;
 use crate::exec::regs::{AluFn, H, LANES, Regs, both, lane_table, pick, put32, put64};
-use crate::numeric::{self as n, BF16, E4M3, E5M2, F16, F32, Format, Round, f32_to_bf16, f32_to_f16, ftz, round_to, value_of};
+use crate::numeric::{
+    self as n, BF16, E4M3, E5M2, F16, F32, Format, Round, f32_to_bf16, f32_to_f16, ftz, round_to, value_of,
+};
 
 lane_table! {
 /// Conversions worth a loop of their own.
@@ -43,7 +45,10 @@ fn lookup {
 /// Source or destination of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Num {
-    Int { bits: u8, signed: bool },
+    Int {
+        bits: u8,
+        signed: bool,
+    },
     Narrow(Format),
     F32,
     F64,
@@ -231,11 +236,8 @@ impl Convert {
                     Value::Float(x) => integral(x, self.round) as i128,
                 };
                 let clamp = self.saturate || self.src.is_float();
-                let (low, high) = if signed {
-                    (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)
-                } else {
-                    (0, (1i128 << bits) - 1)
-                };
+                let (low, high) =
+                    if signed { (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1) } else { (0, (1i128 << bits) - 1) };
                 let v = if clamp { v.clamp(low, high) } else { v };
                 let raw = v as u64;
                 // A narrow result is kept sign- or zero-extended in its wider register.
@@ -261,7 +263,14 @@ impl Convert {
                     Round::Zero => v > 0 && error < 0.0,
                     _ => false,
                 };
-                (if up { near.next_up() } else if down { near.next_down() } else { near }).to_bits()
+                (if up {
+                    near.next_up()
+                } else if down {
+                    near.next_down()
+                } else {
+                    near
+                })
+                .to_bits()
             }
             (Num::F64, Value::Float(x)) => {
                 let x = if self.integral { integral(x, self.round) } else { x };
@@ -280,7 +289,14 @@ impl Convert {
             }
             (Num::Tf32, Value::Float(x)) => {
                 let x = if self.relu && x < 0.0 { 0.0 } else { x };
-                let tf32 = Format { emin: -126, fraction: 10, max: 0x3fbff, inf: Some(0x3fc00), nan: Some(0x3ffff), sign: 1 << 18 };
+                let tf32 = Format {
+                    emin: -126,
+                    fraction: 10,
+                    max: 0x3fbff,
+                    inf: Some(0x3fc00),
+                    nan: Some(0x3ffff),
+                    sign: 1 << 18,
+                };
                 let y = round_to(x, &tf32, self.round, self.finite);
                 u64::from(y << 13 | if x.is_nan() { 0x1fff } else { 0 })
             }

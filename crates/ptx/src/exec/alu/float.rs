@@ -9,13 +9,25 @@ use crate::numeric::{self as n, Round, ftz};
 #[inline(always)]
 fn min_f32(a: f32, b: f32) -> f32 {
     let r = if a < b || (a == b && a.is_sign_negative()) { a } else { b };
-    if a.is_nan() { if b.is_nan() { f32::from_bits(0x7fff_ffff) } else { b } } else if b.is_nan() { a } else { r }
+    if a.is_nan() {
+        if b.is_nan() { f32::from_bits(0x7fff_ffff) } else { b }
+    } else if b.is_nan() {
+        a
+    } else {
+        r
+    }
 }
 
 #[inline(always)]
 fn max_f32(a: f32, b: f32) -> f32 {
     let r = if a > b || (a == b && b.is_sign_negative()) { a } else { b };
-    if a.is_nan() { if b.is_nan() { f32::from_bits(0x7fff_ffff) } else { b } } else if b.is_nan() { a } else { r }
+    if a.is_nan() {
+        if b.is_nan() { f32::from_bits(0x7fff_ffff) } else { b }
+    } else if b.is_nan() {
+        a
+    } else {
+        r
+    }
 }
 
 #[inline(always)]
@@ -25,12 +37,24 @@ fn nan_f32(a: f32, b: f32, r: f32) -> f32 {
 
 #[inline(always)]
 fn min_f64(a: f64, b: f64) -> f64 {
-    if a.is_nan() { b } else if b.is_nan() || a < b || (a == b && a.is_sign_negative()) { a } else { b }
+    if a.is_nan() {
+        b
+    } else if b.is_nan() || a < b || (a == b && a.is_sign_negative()) {
+        a
+    } else {
+        b
+    }
 }
 
 #[inline(always)]
 fn max_f64(a: f64, b: f64) -> f64 {
-    if a.is_nan() { b } else if b.is_nan() || a > b || (a == b && b.is_sign_negative()) { a } else { b }
+    if a.is_nan() {
+        b
+    } else if b.is_nan() || a > b || (a == b && b.is_sign_negative()) {
+        a
+    } else {
+        b
+    }
 }
 
 /// Clamps to [0, 1]; NaN becomes zero.

@@ -136,7 +136,14 @@ pub(crate) fn lookup_special(op: &str) -> Option<AluFn> {
 /// Extended-precision arithmetic. `e` is the carry predicate, read when `sel & 1`, written when `sel & 2`; `imm` selects
 /// 0 add, 1 subtract, 2 multiply-add low, 3 multiply-add high (unsigned).
 pub(crate) fn carry(wide: bool) -> AluFn {
-    fn run<T: Lane>(r: &mut Regs, i: &Inst, m: u32, bits: u32, to: impl Fn(T::Raw) -> u128, of: impl Fn(u128) -> T::Raw) {
+    fn run<T: Lane>(
+        r: &mut Regs,
+        i: &Inst,
+        m: u32,
+        bits: u32,
+        to: impl Fn(T::Raw) -> u128,
+        of: impl Fn(u128) -> T::Raw,
+    ) {
         let cin = if i.sel & 1 != 0 { r.p[i.e as usize] } else { 0 };
         let mut t = [T::Raw::default(); LANES];
         let mut out = 0;
