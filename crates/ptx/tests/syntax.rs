@@ -151,7 +151,7 @@ fn what_cannot_run_is_refused_with_its_place() {
         ("atom.global.add.s64 %rd1, [%rd2], %rd3;", Unsupported, 1, "atom.global.add.s64"),
         ("setp.lt.b32 %p1, %r1, %r2;", Unsupported, 1, "setp.lt.b32"),
         ("fence.acq_rel.frob;", Unsupported, 1, "fence.acq_rel.frob"),
-        ("call rec;", Unsupported, 21, "recursion through `rec`"),
+        ("call rec;", Unsupported, 15, "recursion through `rec`"),
         ("call nowhere;", Unsupported, 1, "function `nowhere` has no body"),
         ("add.u32 %r1, %r2;", Resolve, 1, "2 operands given, 3 expected"),
         ("add.u32 %r1, %r2, %rd3;", Resolve, 19, "`%rd3` is declared .b64"),

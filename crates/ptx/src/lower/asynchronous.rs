@@ -64,7 +64,7 @@ impl Builder<'_> {
 
     fn cp_async(&mut self, mut mods: Mods, ops: &[Operand]) -> Result<()> {
         let mut i = Inst::new(Op::CpAsync);
-        let cg = mods.parts.first() == Some(&"cg");
+        let cg = mods.parts.contains(&"cg");
         if mods.take_any(&["ca", "cg"]).is_none() {
             return Err(mods.unsupported());
         }
