@@ -38,13 +38,14 @@ fn runs_on_two_threads_and_stays_inside_its_buffers() {
         // The only fault is the last load, past the end.
         assert_eq!(r.findings.len(), 1, "{:?}", r.findings);
         assert_eq!(r.findings[0].kind, FindingKind::OutOfBounds);
+        // A fault ends its block at once: the first two blocks are complete.
         let got = m.bytes(y);
-        for (k, v) in got.chunks_exact(4).enumerate() {
+        for (k, v) in got.chunks_exact(4).enumerate().take(80) {
             let f = |k: usize| x[k].mul_add(x[k], 1.0);
             let mirror = k / 40 * 40 + 39 - k % 40;
             let want = (0..k % 40 % 4).fold(f(mirror), |s, _| s + f(k));
             assert_eq!(f32::from_le_bytes([v[0], v[1], v[2], v[3]]), want, "element {k}");
         }
-        assert!(m.bytes(z).iter().enumerate().all(|(k, v)| usize::from(*v) == k % 40));
+        assert!(m.bytes(z).iter().enumerate().take(80).all(|(k, v)| usize::from(*v) == k % 40));
     }
 }
