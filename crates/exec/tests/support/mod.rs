@@ -86,6 +86,7 @@ pub fn rel(a: &Tensor, b: &Tensor) -> f64 {
 
 pub mod cells;
 pub mod coins;
+pub mod counting;
 pub mod demo;
 pub mod driver;
 pub mod pairs;
