@@ -4,6 +4,7 @@ use crate::args::{Backend, SpecArgs};
 use crate::exit::Exit;
 use crate::output;
 use spinec_exec::checkpoint::Checkpoint;
+use spinec_exec::cpu::{Capacity, CpuRuntime};
 use spinec_exec::host::FsHost;
 use spinec_exec::interp_runtime::InterpRuntime;
 use spinec_exec::runtime::{Runtime, Tables};
@@ -111,11 +112,22 @@ pub fn runtime(
     numerics: Numerics,
     store: Box<dyn WeightStore + Send + Sync>,
     threads: usize,
-    positions: usize,
+    capacity: Capacity,
 ) -> Result<Box<dyn Runtime>, Exit> {
-    let _ = (threads, positions);
     match backend {
         Backend::Interp => Ok(Box::new(InterpRuntime::new(tables, numerics, store))),
-        Backend::Cpu => Ok(Box::new(InterpRuntime::new(tables, numerics, store))),
+        Backend::Cpu => {
+            let threads = match threads {
+                0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+                n => n,
+            };
+            match CpuRuntime::new(tables, store, threads, capacity) {
+                Ok(r) => Ok(Box::new(r)),
+                Err(e) => {
+                    output::error(&e.to_string());
+                    Err(Exit::DoesNotFit)
+                }
+            }
+        }
     }
 }

@@ -5,6 +5,7 @@ use crate::exit::Exit;
 use crate::files;
 use crate::output;
 use serde_json::json;
+use spinec_exec::cpu::Capacity;
 use spinec_exec::eval::{EvalError, EvalOptions, Evaluated, eval_entry, from_file, once, path_wanted, to_file};
 use spinec_exec::host::FsHost;
 use spinec_exec::runtime::Tables;
@@ -16,8 +17,8 @@ use spinec_ir::spec::load_graph;
 use spinec_ir::tensor::Tensor;
 use std::collections::BTreeMap;
 
-/// Most positions of a request in an evaluation.
-const POSITIONS: usize = 1 << 20;
+/// Evaluations have no serving bounds; memory is taken as positions are written.
+const CAPACITY: Capacity = Capacity { positions: 1 << 32, requests: 1 << 16 };
 
 /// Runs an evaluation.
 pub fn run(args: &EvalArgs) -> Exit {
@@ -45,7 +46,7 @@ fn evaluate(args: &EvalArgs) -> Result<Evaluated, Exit> {
     let checkpoints = files::open_checkpoints(&system)?;
     let store = files::bind_weights(&system, &sources, checkpoints, args.strict)?;
     let tables = Tables { weights: system.weights.clone(), states: system.states.clone() };
-    let mut runtime = files::runtime(args.backend, &tables, system.numerics, Box::new(store), args.threads, POSITIONS)?;
+    let mut runtime = files::runtime(args.backend, &tables, system.numerics, Box::new(store), args.threads, CAPACITY)?;
     eval_entry(&system, runtime.as_mut(), entry, &given, &options).map_err(|e| failed(e, &sources))
 }
 
@@ -73,7 +74,7 @@ fn graph(args: &EvalArgs, given: &BTreeMap<String, Tensor>, options: &EvalOption
     let module = loaded.module;
     let store = Given::new(&module.weights, given)?;
     let tables = Tables { weights: module.weights.clone(), states: module.states.clone() };
-    let mut runtime = files::runtime(args.backend, &tables, module.numerics, Box::new(store), args.threads, POSITIONS)?;
+    let mut runtime = files::runtime(args.backend, &tables, module.numerics, Box::new(store), args.threads, CAPACITY)?;
     let program = runtime.add(module.clone()).map_err(|e| failed(e.into(), &loaded.sources))?;
     let mut out = Evaluated::default();
     once(runtime.as_mut(), program, &module, &module.funcs[0], given, options, &mut out)

@@ -9,6 +9,7 @@ use serde_json::json;
 use spinec_exec::engine::{
     Candidates, Engine, EngineError, EngineOptions, Events, Finished, Request, Sampling, Totals,
 };
+use spinec_exec::cpu::Capacity;
 use spinec_exec::runtime::{Bytes, Tables};
 use spinec_exec::text::Tokenizer;
 use std::io::{BufRead, IsTerminal, Write};
@@ -50,7 +51,8 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
     let tables = Tables { weights: system.weights.clone(), states: system.states.clone() };
     let per_request = system.serve.context + system.serve.block;
     let positions = usize::try_from(per_request.saturating_mul(system.serve.requests)).unwrap_or(usize::MAX);
-    let runtime = files::runtime(args.backend, &tables, system.numerics, Box::new(store), args.threads, positions)?;
+    let capacity = Capacity { positions, requests: usize::try_from(system.serve.requests).unwrap_or(1) };
+    let runtime = files::runtime(args.backend, &tables, system.numerics, Box::new(store), args.threads, capacity)?;
     progress.finish_and_clear();
     let options = EngineOptions {
         target_only: args.target_only,

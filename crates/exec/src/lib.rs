@@ -5,6 +5,7 @@
 //! row's inputs alone, never on the number of rows, requests or threads that share a call.
 
 pub mod checkpoint;
+pub mod cpu;
 pub mod engine;
 pub mod eval;
 pub mod host;

@@ -102,3 +102,17 @@ fn verification_agrees_with_the_definition() {
         }
     }
 }
+
+#[test]
+fn bidirectional_drafter_agrees_with_another_implementation() {
+    for s in SETS {
+        let pair = [("target", format!("tests/data/golden/{s}/target")), ("drafter", format!("tests/data/golden/{s}/dflash"))];
+        let system = system("graphs/hybrid-dflash.yaml", Numerics::F64, &pair);
+        let gold = tensors(&format!("tests/data/golden/{s}/dflash/golden.safetensors"));
+        let given = pick(&gold, &["features", "anchor", "anchor_pos"]);
+        let out = eval_entry(&system, &mut interp(&system), "propose", &given, &EvalOptions::default()).unwrap();
+        let r = rel(&out.tensors["final_hidden"], &gold["final_hidden"]);
+        assert!(r < 1e-4, "{s}: {r:e}");
+        assert_eq!(out.tensors["greedy_proposal"].to_f64(), gold["greedy_proposal"].to_f64(), "{s}");
+    }
+}

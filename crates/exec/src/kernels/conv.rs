@@ -30,6 +30,15 @@ impl<T: Real> Taps<T> {
         self.data.len() / self.channels
     }
 
+    /// Tap `i` of a channel.
+    ///
+    /// # Panics
+    /// If there is no such tap.
+    #[must_use]
+    pub fn at(&self, channel: usize, i: usize) -> T {
+        self.data[i * self.channels + channel]
+    }
+
     /// Channels.
     #[must_use]
     pub fn channels(&self) -> usize {

@@ -239,6 +239,7 @@ impl Func {
     }
 
     /// Adds an op with results of the given types at the end of `region` and returns its id.
+    #[allow(clippy::too_many_arguments)]
     pub fn add_op(
         &mut self,
         region: RegionId,

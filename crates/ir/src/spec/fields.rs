@@ -117,21 +117,6 @@ pub(crate) fn text<'a>(what: &str, node: &'a Node, diags: &mut Diagnostics) -> O
     found
 }
 
-/// An integer scalar.
-pub(crate) fn int(what: &str, node: &Node, diags: &mut Diagnostics) -> Option<i64> {
-    match node.value {
-        Value::Int(v) => Some(v),
-        ref other => {
-            diags.push(Diagnostic::error(
-                codes::YAML_SHAPE,
-                node.span,
-                format!("{what} is an integer, this is {}", other.describe()),
-            ));
-            None
-        }
-    }
-}
-
 /// True for an identifier: a letter or underscore, then letters, digits, underscores.
 pub(crate) fn is_ident(name: &str) -> bool {
     let mut chars = name.chars();

@@ -48,8 +48,10 @@ pub(crate) fn file(files: &Files, index: usize, diags: &mut Diagnostics) {
     for n in &f.derived {
         used.node(n);
     }
+    f.symbols.iter().for_each(|s| s.min.iter().chain(&s.max).for_each(|e| used.expr(e)));
     for g in f.main.iter().chain(&f.graphs) {
         graph(g, &outer, diags);
+        determined(g, &f.symbols, diags);
         used.graph(g);
     }
     for (i, g) in f.graphs.iter().enumerate() {
@@ -69,6 +71,9 @@ pub(crate) fn file(files: &Files, index: usize, diags: &mut Diagnostics) {
         ("derived value", f.derived.iter().map(|n| &n.name).collect()),
         ("symbol", f.symbols.iter().map(|s| &s.name).collect()),
     ];
+    if used.broken {
+        return;
+    }
     for (kind, names) in kinds {
         for n in names {
             if !used.names.contains(&n.name) {
@@ -100,7 +105,7 @@ fn declare<'a>(names: &mut BTreeMap<&'a str, &'a Ident>, name: &'a Ident, diags:
     }
 }
 
-fn shadowed(name: &Ident, other: &Ident, diags: &mut Diagnostics) {
+pub(crate) fn shadowed(name: &Ident, other: &Ident, diags: &mut Diagnostics) {
     diags.push(
         Diagnostic::error(codes::SHADOWED, name.span, format!("`{}` already means something here", name.name))
             .related(other.span, "declared here")
@@ -108,13 +113,14 @@ fn shadowed(name: &Ident, other: &Ident, diags: &mut Diagnostics) {
     );
 }
 
-fn unused(kind: &str, name: &Ident, diags: &mut Diagnostics) {
+pub(crate) fn unused(kind: &str, name: &Ident, diags: &mut Diagnostics) {
     diags.push(
         Diagnostic::error(codes::UNUSED, name.span, format!("{kind} `{}` is never used", name.name)).help("remove it, or use it"),
     );
 }
 
-fn graph<'a>(g: &'a GraphDecl, outer: &BTreeMap<&'a str, &'a Ident>, diags: &mut Diagnostics) {
+/// Checks one graph; `outer` are the names its file declares.
+pub(crate) fn graph<'a>(g: &'a GraphDecl, outer: &BTreeMap<&'a str, &'a Ident>, diags: &mut Diagnostics) {
     let mut names = outer.clone();
     // Inputs and nodes of a graph may not hide what the file declares, nor each other. A state input may carry the name
     // of the state it is given.
@@ -133,8 +139,17 @@ fn graph<'a>(g: &'a GraphDecl, outer: &BTreeMap<&'a str, &'a Ident>, diags: &mut
     for n in &g.nodes {
         declare(&mut names, &n.name, diags);
     }
+    for (i, o) in g.outputs.iter().chain(&g.expose).enumerate() {
+        if let Some(other) = g.outputs.iter().chain(&g.expose).take(i).find(|p| p.name.name == o.name.name) {
+            shadowed(&o.name, &other.name, diags);
+        }
+    }
     let mut used = Uses::default();
     used.graph(g);
+    if used.broken {
+        loops(&g.nodes, &names, diags);
+        return;
+    }
     for i in &g.inputs {
         if !used.names.contains(&i.name.name) {
             unused("input", &i.name, diags);
@@ -158,12 +173,40 @@ fn graph<'a>(g: &'a GraphDecl, outer: &BTreeMap<&'a str, &'a Ident>, diags: &mut
     node_list(&g.nodes, &used, &names, diags);
 }
 
+/// Every symbol a graph uses is the extent of an axis of one of its inputs: that is what gives it a value in a call.
+pub(crate) fn determined(g: &GraphDecl, of_file: &[SymbolDecl], diags: &mut Diagnostics) {
+    let mut used = Uses::default();
+    used.graph(g);
+    if used.broken {
+        return;
+    }
+    for s in of_file.iter().chain(&g.symbols) {
+        let alone = |t: &TypeExpr| match &t.kind {
+            TypeKind::Tensor { dims, .. } => dims.iter().any(|d| matches!(&d.kind, ExprKind::Name(n) if *n == s.name.name)),
+            TypeKind::State => false,
+        };
+        if used.names.contains(&s.name.name) && !g.inputs.iter().filter_map(|i| i.ty.as_ref()).any(alone) {
+            diags.push(
+                Diagnostic::error(codes::UNBOUND_DIM, s.name.span, format!("nothing gives symbol `{}` a value in `{}`", s.name.name, g.name.name))
+                    .related(g.name.span, "used here")
+                    .help(format!("it must be the whole extent of an axis of an input, as in `i32[{}]`", s.name.name)),
+            );
+        }
+    }
+}
+
 fn node_list<'a>(nodes: &'a [NodeDecl], used: &Uses, names: &BTreeMap<&'a str, &'a Ident>, diags: &mut Diagnostics) {
     for n in nodes {
         // A node whose only purpose is what it does to a state needs no reader.
         if !used.names.contains(&n.name.name) && !mentions_state(n) {
             unused("node", &n.name, diags);
         }
+    }
+    loops(nodes, names, diags);
+}
+
+fn loops<'a>(nodes: &'a [NodeDecl], names: &BTreeMap<&'a str, &'a Ident>, diags: &mut Diagnostics) {
+    for n in nodes {
         if let NodeBody::Loop(l) = &n.body {
             loop_names(l, names, diags);
         }
@@ -182,10 +225,21 @@ fn loop_names<'a>(l: &'a LoopDecl, outer: &BTreeMap<&'a str, &'a Ident>, diags: 
     for n in &l.nodes {
         declare(&mut names, &n.name, diags);
     }
+    // What a loop keeps is seen from outside under the loop's name, beside what it carries and its nodes.
+    for k in &l.keep {
+        let inside = l.carry.iter().map(|(n, _)| n).chain(l.nodes.iter().map(|n| &n.name));
+        if let Some(other) = inside.into_iter().find(|o| o.name == k.name.name) {
+            shadowed(&k.name, other, diags);
+        }
+    }
     let mut inner = Uses::default();
     l.nodes.iter().for_each(|n| inner.node(n));
     l.yields.iter().for_each(|(_, e)| inner.expr(e));
     l.keep.iter().for_each(|k| inner.expr(&k.value));
+    if inner.broken {
+        loops(&l.nodes, &names, diags);
+        return;
+    }
     for w in &l.weights {
         if !inner.names.contains(&w.name.name) {
             unused("weight", &w.name, diags);
@@ -230,14 +284,17 @@ fn mentions_state(n: &NodeDecl) -> bool {
 
 /// Names that are read.
 #[derive(Default)]
-struct Uses {
-    names: BTreeSet<String>,
-    called: BTreeSet<String>,
+pub(crate) struct Uses {
+    pub names: BTreeSet<String>,
+    pub called: BTreeSet<String>,
+    /// Something could not be read; what it uses is not known.
+    pub broken: bool,
 }
 
 impl Uses {
-    fn expr(&mut self, e: &Expr) {
+    pub fn expr(&mut self, e: &Expr) {
         match &e.kind {
+            ExprKind::Broken => self.broken = true,
             ExprKind::Name(n) => {
                 self.names.insert(n.clone());
             }
@@ -304,7 +361,7 @@ impl Uses {
         }
     }
 
-    fn graph(&mut self, g: &GraphDecl) {
+    pub fn graph(&mut self, g: &GraphDecl) {
         g.inputs.iter().filter_map(|i| i.ty.as_ref()).for_each(|t| self.ty(t));
         g.weights.iter().for_each(|w| self.ty(&w.ty));
         g.nodes.iter().for_each(|n| self.node(n));

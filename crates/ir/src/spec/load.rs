@@ -1,6 +1,5 @@
 //! Loading files: a graph or system file with everything it refers to.
 
-use super::ast::GraphFile;
 use super::lower::Files;
 use super::parse_graph;
 use super::yaml::{Node, parse_bytes};
@@ -63,6 +62,15 @@ impl<'h> Loader<'h> {
         }
         self.by_path.insert(path.clone(), None);
         let root = self.tree(&path, from)?;
+        if root.get("graph").is_none() {
+            let text = format!("{path} is no graph file: it does not begin with `graph: NAME`");
+            self.diags.push(
+                Diagnostic::error(codes::MISSING_KEY, from.unwrap_or(root.span), text)
+                    .related(root.span, "this file")
+                    .help("components and imports are graph files; a system file is built upon with `extends`"),
+            );
+            return None;
+        }
         self.graph_from(&path, &root)
     }
 
@@ -84,11 +92,6 @@ impl<'h> Loader<'h> {
             }
         }
         Some(index)
-    }
-
-    /// The loaded file.
-    pub fn file(&self, index: usize) -> &GraphFile {
-        &self.files.list[index]
     }
 }
 

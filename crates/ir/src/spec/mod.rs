@@ -4,10 +4,12 @@ pub mod ast;
 mod bare;
 pub mod expr;
 mod fields;
+mod help;
 mod hygiene;
 mod load;
 mod lower;
 mod parse_graph;
+pub mod reference;
 pub mod statics;
 pub mod system;
 pub mod yaml;
@@ -20,6 +22,7 @@ use load::Loader;
 use system::{LoadedSystem, Overrides};
 
 /// A loaded file: a system, or a graph on its own.
+#[allow(clippy::large_enum_variant)] // There is one of them in a run.
 pub enum Loaded {
     /// A system file.
     System(LoadedSystem),
@@ -32,11 +35,35 @@ pub enum Loaded {
     },
 }
 
+/// The diagnostics without those that only say once more what another said: the first of the same code, place and text
+/// stays, and a name that is unused because its one use is misspelled is not reported as unused.
+pub(crate) fn once(diags: Diagnostics) -> Diagnostics {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut out = Diagnostics::default();
+    let meant: Vec<_> = diags.iter().filter(|d| d.code == codes::UNKNOWN_NAME).filter_map(|d| Some((d.span?.file, d.help.as_deref()?))).collect();
+    for d in diags.iter() {
+        let consequence = d.code == codes::UNUSED
+            && d.span.is_some_and(|s| {
+                let name = out_of(&d.message);
+                meant.iter().any(|(file, help)| *file == s.file && name.is_some_and(|n| *help == format!("did you mean `{n}`?")))
+            });
+        if !consequence && seen.insert((d.code, d.span, d.message.clone())) {
+            out.push(help::with_help(d.clone()));
+        }
+    }
+    out
+}
+
+/// The first name a message quotes.
+fn out_of(message: &str) -> Option<&str> {
+    message.split('`').nth(1)
+}
+
 /// Loads and checks a file. Whether it is a system or a graph is decided by its first key.
 pub fn load(path: &str, host: &dyn Host, over: &Overrides) -> Loaded {
     let mut loader = Loader::new(host);
     let Some(root) = loader.tree(path, None) else {
-        return Loaded::Graph { sources: loader.sources, diags: loader.diags };
+        return Loaded::Graph { sources: loader.sources, diags: once(loader.diags) };
     };
     if root.get("system").is_some() {
         return Loaded::System(system::load(loader, root, path, host, over));
@@ -46,13 +73,15 @@ pub fn load(path: &str, host: &dyn Host, over: &Overrides) -> Loaded {
             Diagnostic::error(codes::MISSING_KEY, root.span, "a spec file begins with `graph: NAME` or `system: NAME`")
                 .help("a part of a system file that others extend is checked through them"),
         );
-        return Loaded::Graph { sources: loader.sources, diags: loader.diags };
+        return Loaded::Graph { sources: loader.sources, diags: once(loader.diags) };
     }
     let index = loader.graph_from(path, &root);
     let Loader { sources, mut diags, files, .. } = loader;
     if let Some(index) = index {
-        hygiene::file(&files, index, &mut diags);
+        for i in 0..files.list.len() {
+            hygiene::file(&files, i, &mut diags);
+        }
         lower::check_file(&files, index, &mut diags);
     }
-    Loaded::Graph { sources, diags }
+    Loaded::Graph { sources, diags: once(diags) }
 }

@@ -1,7 +1,7 @@
 //! A YAML tree to a [`GraphFile`].
 
 use super::ast::*;
-use super::expr::{Expr, ExprKind, Ident, TypeKind, parse_expr_node, parse_type_node};
+use super::expr::{Expr, ExprKind, Ident, TypeKind, expr_node, parse_expr_node, parse_type_node, type_node};
 use super::fields::{Fields, check_name, items, named, text};
 use super::yaml::{Entry, Node, Value};
 use crate::diag::{Diagnostic, Diagnostics, FileId, codes};
@@ -122,7 +122,7 @@ pub(crate) fn graph_body(name: Ident, f: &mut Fields, diags: &mut Diagnostics) -
 fn list(e: &Entry, diags: &mut Diagnostics) -> Option<ListDecl> {
     check_name("a list", e, diags).then_some(())?;
     let mut f = Fields::open("a list", &e.value, diags)?;
-    let length = f.take("length").and_then(|e| parse_expr_node(&e.value, diags));
+    let length = f.take("length").map(|e| expr_node(&e.value, diags));
     let of = f.require("of", diags)?;
     let kind = words_or_type(of, diags);
     if let Some(d) = f.take("doc") {
@@ -198,8 +198,8 @@ fn param(e: &Entry, diags: &mut Diagnostics) -> Option<ParamDecl> {
 pub(crate) fn symbol(e: &Entry, diags: &mut Diagnostics) -> Option<SymbolDecl> {
     check_name("a symbol", e, diags).then_some(())?;
     let mut f = Fields::open("a symbol", &e.value, diags)?;
-    let min = f.take("min").and_then(|e| parse_expr_node(&e.value, diags));
-    let max = f.take("max").and_then(|e| parse_expr_node(&e.value, diags));
+    let min = f.take("min").map(|e| expr_node(&e.value, diags));
+    let max = f.take("max").map(|e| expr_node(&e.value, diags));
     if let Some(d) = f.take("doc") {
         text("doc", &d.value, diags);
     }
@@ -221,19 +221,9 @@ fn input(e: &Entry, place: usize, g: &mut GraphDecl, diags: &mut Diagnostics) {
             }
             f.finish(diags);
             if let Some(from) = from {
-                if let Some(wire) = parse_expr_node(&from.value, diags) {
-                    match wire.kind {
-                        ExprKind::Attr(base, out) => match base.kind {
-                            ExprKind::Name(phase) => g.inputs.push(InputDecl {
-                                name: ident(e),
-                                ty: ty.and_then(|t| parse_type_node(&t.value, diags)),
-                                from: Some((Ident { name: phase, span: base.span }, out)),
-                            }),
-                            _ => diags.push(bad_wire(&from.value)),
-                        },
-                        _ => diags.push(bad_wire(&from.value)),
-                    }
-                }
+                let ty = ty.map(|t| type_node(&t.value, diags));
+                let wire = wire(&from.value, diags);
+                g.inputs.push(InputDecl { name: ident(e), ty, from: wire });
                 return;
             }
             match ty {
@@ -246,18 +236,29 @@ fn input(e: &Entry, place: usize, g: &mut GraphDecl, diags: &mut Diagnostics) {
         }
         _ => &e.value,
     };
-    if let Some(ty) = parse_type_node(node, diags) {
-        if ty.kind == TypeKind::State {
-            g.state_inputs.push((ident(e), place));
-        } else {
-            g.inputs.push(InputDecl { name: ident(e), ty: Some(ty), from: None });
-        }
+    let ty = type_node(node, diags);
+    if ty.kind == TypeKind::State {
+        g.state_inputs.push((ident(e), place));
+    } else {
+        g.inputs.push(InputDecl { name: ident(e), ty: Some(ty), from: None });
     }
 }
 
-fn bad_wire(node: &Node) -> Diagnostic {
-    Diagnostic::error(codes::EXPR_SYNTAX, node.span, "a wire names a phase and one of its outputs")
-        .help("from: draft.proposal")
+/// `phase.output`
+fn wire(node: &Node, diags: &mut Diagnostics) -> Option<(Ident, Ident)> {
+    match parse_expr_node(node, diags)?.kind {
+        ExprKind::Attr(base, out) if matches!(base.kind, ExprKind::Name(_)) => {
+            let ExprKind::Name(phase) = base.kind else { return None };
+            Some((Ident { name: phase, span: base.span }, out))
+        }
+        _ => {
+            diags.push(
+                Diagnostic::error(codes::EXPR_SYNTAX, node.span, "a wire names a phase and one of its outputs")
+                    .help("from: draft.proposal"),
+            );
+            None
+        }
+    }
 }
 
 fn weights(node: &Node, diags: &mut Diagnostics) -> Vec<WeightDecl> {
@@ -275,15 +276,17 @@ fn weights(node: &Node, diags: &mut Diagnostics) -> Vec<WeightDecl> {
                     text("doc", &d.value, diags);
                 }
                 f.finish(diags);
+                if ty.is_none() {
+                    continue;
+                }
                 let from = from
                     .and_then(|e| text("`from`", &e.value, diags).map(|t| (t.to_string(), e.value.span)));
                 (ty.map(|t| &t.value), from)
             }
             _ => (Some(&e.value), None),
         };
-        if let Some(ty) = ty.and_then(|t| parse_type_node(t, diags)) {
-            out.push(WeightDecl { name: ident(e), ty, from });
-        }
+        let ty = type_node(ty.unwrap_or(&e.value), diags);
+        out.push(WeightDecl { name: ident(e), ty, from });
     }
     out
 }
@@ -292,14 +295,14 @@ fn state(e: &Entry, diags: &mut Diagnostics) -> Option<StateDef> {
     check_name("a state", e, diags).then_some(())?;
     let mut f = Fields::open("a state", &e.value, diags)?;
     let kind = f.require("kind", diags);
-    let per = f.take("per").and_then(|e| parse_expr_node(&e.value, diags));
+    let per = f.take("per").map(|e| expr_node(&e.value, diags));
     let dtype = f.require("dtype", diags);
     if let Some(d) = f.take("doc") {
         text("doc", &d.value, diags);
     }
     let kind = kind.and_then(|k| text("a state's kind", &k.value, diags).map(|t| (t, k.value.span)));
-    let mut dim = |f: &mut Fields, key, diags: &mut Diagnostics| {
-        f.require(key, diags).and_then(|e| parse_expr_node(&e.value, diags))
+    let dim = |f: &mut Fields, key, diags: &mut Diagnostics| {
+        f.require(key, diags).map(|e| expr_node(&e.value, diags))
     };
     let shape = match kind {
         Some(("kv_pool", _)) => {
@@ -356,10 +359,8 @@ fn import(e: &Entry, diags: &mut Diagnostics) -> Option<UseDecl> {
 pub(crate) fn bindings(what: &'static str, node: &Node, diags: &mut Diagnostics) -> Vec<(Ident, Expr)> {
     let mut out = Vec::new();
     for e in named(what, node, diags) {
-        if check_name("a value", e, diags)
-            && let Some(value) = parse_expr_node(&e.value, diags)
-        {
-            out.push((ident(e), value));
+        if check_name("a value", e, diags) {
+            out.push((ident(e), expr_node(&e.value, diags)));
         }
     }
     out
@@ -368,9 +369,9 @@ pub(crate) fn bindings(what: &'static str, node: &Node, diags: &mut Diagnostics)
 fn nodes(node: &Node, diags: &mut Diagnostics) -> Vec<NodeDecl> {
     let mut out = Vec::new();
     for e in named("nodes", node, diags) {
-        if check_name("a node", e, diags)
-            && let Some(body) = node_body(&e.value, diags)
-        {
+        if check_name("a node", e, diags) {
+            let broken = || NodeBody::Value(Expr { span: e.value.span, kind: ExprKind::Broken }, None);
+            let body = node_body(&e.value, diags).unwrap_or_else(broken);
             out.push(NodeDecl { name: ident(e), body });
         }
     }
@@ -379,7 +380,7 @@ fn nodes(node: &Node, diags: &mut Diagnostics) -> Vec<NodeDecl> {
 
 fn node_body(node: &Node, diags: &mut Diagnostics) -> Option<NodeBody> {
     let Value::Map(_) = &node.value else {
-        return parse_expr_node(node, diags).map(|e| NodeBody::Value(e, None));
+        return Some(NodeBody::Value(expr_node(node, diags), None));
     };
     let has = |key: &str| node.get(key).is_some();
     if has("repeat") || has("scan") {
@@ -398,8 +399,8 @@ fn node_body(node: &Node, diags: &mut Diagnostics) -> Option<NodeBody> {
         text("doc", &d.value, diags);
     }
     f.finish(diags);
-    let value = parse_expr_node(&value?.value, diags)?;
-    Some(NodeBody::Value(value, ty.and_then(|t| parse_type_node(&t.value, diags))))
+    let value = expr_node(&value?.value, diags);
+    Some(NodeBody::Value(value, ty.map(|t| type_node(&t.value, diags))))
 }
 
 /// `{call: f, args: {a: x}}` is `f(a=x)`.
@@ -446,19 +447,19 @@ fn loop_decl(node: &Node, diags: &mut Diagnostics) -> Option<LoopDecl> {
 fn keep_decl(e: &Entry, diags: &mut Diagnostics) -> Option<KeepDecl> {
     check_name("a kept value", e, diags).then_some(())?;
     if !matches!(e.value.value, Value::Map(_)) {
-        let value = parse_expr_node(&e.value, diags)?;
+        let value = expr_node(&e.value, diags);
         return Some(KeepDecl { name: ident(e), value, at: None, axis: None });
     }
     let mut f = Fields::open("a kept value", &e.value, diags)?;
     let value = f.require("value", diags);
-    let at = f.take("at").and_then(|e| parse_expr_node(&e.value, diags));
-    let axis = f.take("axis").and_then(|e| parse_expr_node(&e.value, diags));
+    let at = f.take("at").map(|e| expr_node(&e.value, diags));
+    let axis = f.take("axis").map(|e| expr_node(&e.value, diags));
     f.finish(diags);
-    Some(KeepDecl { name: ident(e), value: parse_expr_node(&value?.value, diags)?, at, axis })
+    Some(KeepDecl { name: ident(e), value: expr_node(&value?.value, diags), at, axis })
 }
 
 fn match_decl(node: &Node, diags: &mut Diagnostics) -> Option<MatchDecl> {
-    let on = node.get("match").and_then(|e| parse_expr_node(&e.value, diags));
+    let on = node.get("match").map(|e| expr_node(&e.value, diags));
     let mut cases = Vec::new();
     for e in node.as_map()?.iter().filter(|e| e.key != "match" && e.key != "doc") {
         let body = if matches!(e.value.value, Value::Map(_)) {
@@ -468,7 +469,7 @@ fn match_decl(node: &Node, diags: &mut Diagnostics) -> Option<MatchDecl> {
                 Some(CaseBody::Record(bindings("a case", &e.value, diags)))
             }
         } else {
-            parse_expr_node(&e.value, diags).map(CaseBody::Value)
+            Some(CaseBody::Value(expr_node(&e.value, diags)))
         };
         if let Some(body) = body {
             cases.push((ident(e), body));
@@ -485,7 +486,7 @@ fn output(e: &Entry, diags: &mut Diagnostics) -> Option<OutputDecl> {
     let name = ident(e);
     if !matches!(e.value.value, Value::Map(_)) {
         check_name("an output", e, diags).then_some(())?;
-        return Some(OutputDecl { name, value: parse_expr_node(&e.value, diags)?, each: None });
+        return Some(OutputDecl { name, value: expr_node(&e.value, diags), each: None });
     }
     let mut f = Fields::open("an output", &e.value, diags)?;
     let value = f.require("value", diags);
@@ -494,7 +495,7 @@ fn output(e: &Entry, diags: &mut Diagnostics) -> Option<OutputDecl> {
         text("doc", &d.value, diags);
     }
     f.finish(diags);
-    let value = parse_expr_node(&value?.value, diags)?;
+    let value = expr_node(&value?.value, diags);
     let each = match each {
         None => {
             check_name("an output", e, diags).then_some(())?;

@@ -111,6 +111,7 @@ pub fn binary(op: BinaryOp, a: &Static, b: &Static) -> Result {
         (And, Static::Bool(a), Static::Bool(b)) => Ok(Static::Bool(*a && *b)),
         (Or, Static::Bool(a), Static::Bool(b)) => Ok(Static::Bool(*a || *b)),
         (Add | Sub | Mul | FloorDiv | Mod, Static::Int(x), Static::Int(y)) => {
+            small(x, y)?;
             let out = match op {
                 Add => x.add(y),
                 Sub => x.sub(y),
@@ -162,6 +163,13 @@ pub fn binary(op: BinaryOp, a: &Static, b: &Static) -> Result {
     }
 }
 
+/// Largest dim, as a polynomial, that is computed with.
+pub(crate) const MAX_DIM_SIZE: usize = 128;
+
+fn small(x: &Dim, y: &Dim) -> std::result::Result<(), StaticError> {
+    if x.size().saturating_add(y.size()) > MAX_DIM_SIZE { wrong("the formula of this dim has too many terms") } else { Ok(()) }
+}
+
 fn compare(op: BinaryOp, o: std::cmp::Ordering) -> bool {
     match op {
         BinaryOp::Lt => o.is_lt(),
@@ -206,6 +214,23 @@ pub fn equal(a: &Static, b: &Static) -> std::result::Result<bool, StaticError> {
 pub const FUNCTIONS: &[&str] =
     &["len", "int", "float", "sqrt", "min", "max", "where", "all_equal", "all_in", "increasing", "count"];
 
+/// Name, signature and meaning of every function on values known before the run; the last two belong to system files.
+pub const TABLE: &[(&str, &str, &str)] = &[
+    ("len", "len(list)", "Number of entries."),
+    ("int", "int(x)", "A whole number as an integer; an error for 0.5."),
+    ("float", "float(x)", "A real number."),
+    ("sqrt", "sqrt(x)", "Square root; of a run-time symbol it is computed during the run."),
+    ("min", "min(a, b)", "The smaller."),
+    ("max", "max(a, b)", "The larger."),
+    ("where", "where(condition, a, b)", "a if the condition is true, else b."),
+    ("all_equal", "all_equal(list, value)", "True if every entry is the value."),
+    ("all_in", "all_in(list, from, to)", "True if every entry is in from..to, to excluded."),
+    ("increasing", "increasing(list)", "True if every entry is larger than the one before it."),
+    ("count", "count(list, value)", "Number of entries that are the value."),
+    ("same", "same(a, b, ...)", "Several spellings of one key of config.json: those that are there must agree, and one must be there."),
+    ("has", "has(key)", "True if config.json has the key."),
+];
+
 /// A function on static values; `None` if there is no such function.
 pub fn call(name: &str, args: &[Static]) -> Option<Result> {
     Some(match (name, args) {
@@ -223,6 +248,9 @@ pub fn call(name: &str, args: &[Static]) -> Option<Result> {
             None => wrong(format!("{} has no square root", x.describe())),
         },
         ("min" | "max", [Static::Int(a), Static::Int(b)]) => {
+            if let Err(e) = small(a, b) {
+                return Some(Err(e));
+            }
             Ok(Static::Int(if name == "min" { a.minimum(b) } else { a.maximum(b) }))
         }
         ("min" | "max", [a, b]) => match (a.as_f64(), b.as_f64()) {

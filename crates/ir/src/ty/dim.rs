@@ -74,6 +74,12 @@ impl Dim {
         }
     }
 
+    /// How much there is to it: the atoms of all terms, counted with their powers. Arithmetic takes time in this.
+    pub(crate) fn size(&self) -> usize {
+        let term = |m: &Monomial| m.iter().fold(1, |n: usize, (a, p)| n.saturating_add(a.size().saturating_mul(*p as usize)));
+        self.terms.keys().fold(0, |n: usize, m| n.saturating_add(term(m)))
+    }
+
     /// Sum; `None` on overflow.
     pub fn add(&self, other: &Dim) -> Option<Dim> {
         let mut terms = self.terms.clone();
@@ -243,6 +249,13 @@ impl Dim {
 }
 
 impl Atom {
+    fn size(&self) -> usize {
+        match self {
+            Atom::Symbol(_) => 1,
+            Atom::FloorDiv(a, b) | Atom::Mod(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => a.size().saturating_add(b.size()),
+        }
+    }
+
     fn bounds(&self, of: &dyn Fn(&str) -> Bounds) -> Bounds {
         match self {
             Atom::Symbol(name) => {

@@ -54,6 +54,8 @@ pub enum ExprKind {
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     /// `[a, b]`
     List(Vec<Expr>),
+    /// What stands here could not be read, which was reported.
+    Broken,
 }
 
 /// One item between index brackets.

@@ -14,6 +14,7 @@ mod print;
 mod types;
 
 pub use ast::*;
+pub(crate) use node::{expr_node, type_node};
 pub use node::{parse_expr_node, parse_type_node};
 
 use crate::diag::{Diagnostics, Span, codes};

@@ -44,6 +44,19 @@ pub fn parse_type_node(node: &Node, diags: &mut Diagnostics) -> Option<TypeExpr>
     }
 }
 
+/// [`parse_expr_node`], with [`ExprKind::Broken`] for what cannot be read.
+pub(crate) fn expr_node(node: &Node, diags: &mut Diagnostics) -> Expr {
+    parse_expr_node(node, diags).unwrap_or(Expr { span: node.span, kind: ExprKind::Broken })
+}
+
+/// [`parse_type_node`], with a tensor of one unknown dim for what cannot be read.
+pub(crate) fn type_node(node: &Node, diags: &mut Diagnostics) -> TypeExpr {
+    parse_type_node(node, diags).unwrap_or_else(|| {
+        let dims = vec![Expr { span: node.span, kind: ExprKind::Broken }];
+        TypeExpr { span: node.span, kind: TypeKind::Tensor { dist: false, dtype: None, dims } }
+    })
+}
+
 fn all(items: &[Node], diags: &mut Diagnostics) -> Option<Vec<Expr>> {
     let parsed: Vec<_> = items.iter().map(|item| parse_expr_node(item, diags)).collect();
     parsed.into_iter().collect()

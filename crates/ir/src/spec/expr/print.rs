@@ -67,6 +67,7 @@ fn write_at(e: &Expr, least: u8, f: &mut Formatter<'_>) -> fmt::Result {
         ExprKind::Float(x) => write_float(*x, f),
         ExprKind::Bool(b) => write!(f, "{b}"),
         ExprKind::None => f.write_str("none"),
+        ExprKind::Broken => f.write_str("?"),
         ExprKind::Str(s) => write_str(s, f),
         ExprKind::Name(name) => f.write_str(name),
         ExprKind::Attr(base, name) => {

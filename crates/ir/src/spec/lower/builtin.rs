@@ -2,7 +2,7 @@
 
 use super::emit::Arg;
 use super::scope::{ScopeId, Tv, Val};
-use super::{Lower, Res};
+use super::{Lower, Reported, Res};
 use crate::diag::{Diagnostic, Span, codes, suggest};
 use crate::ir::{Attr, Attrs};
 use crate::ops::{AttrDef, AttrKind, Effect, OpDef, Opcode};
@@ -29,6 +29,7 @@ impl<'a> Lower<'a> {
         let mut operands: Vec<Arg> = state.into_iter().collect();
         let mut storages: Vec<DType> = Vec::new();
         let first = operands.len();
+        let mut failed = false;
         for (i, e) in bound.operands.iter().enumerate().skip(first) {
             let Some(e) = *e else { continue };
             let variadic = def.operands.get(i).is_some_and(|o| o.variadic) && def.code != Opcode::Einsum;
@@ -37,12 +38,20 @@ impl<'a> Lower<'a> {
                 _ => vec![e],
             };
             for e in exprs {
-                let (arg, storage) = self.operand(scope, def, e, &storages)?;
-                operands.push(arg);
-                storages.push(storage);
+                match self.operand(scope, def, e, &storages) {
+                    Ok((arg, storage)) => {
+                        operands.push(arg);
+                        storages.push(storage);
+                    }
+                    // The other operands may be wrong as well.
+                    Err(Reported) => failed = true,
+                }
             }
         }
         let (attrs, attr_spans) = self.attributes(scope, def, &bound, span)?;
+        if failed {
+            return Err(Reported);
+        }
         if def.elementwise {
             let tvs: Vec<(Tv, Span)> = operands
                 .iter()
@@ -89,12 +98,12 @@ impl<'a> Lower<'a> {
             _ => self.tensor_of(scope, v, e.span)?,
         };
         let tv = if def.elementwise { tv } else { self.round(scope, tv) };
-        let tv = if takes_floats(def.code) { self.to_float(scope, tv, e.span)? } else { tv };
+        let tv = if takes_floats(def.code) { self.real_operand(scope, tv, e.span)? } else { tv };
         Ok((Arg::of(tv, e.span), tv.storage))
     }
 
     /// An integer where a function of real numbers is asked for becomes one.
-    fn to_float(&mut self, scope: ScopeId, tv: Tv, span: Span) -> Res<Tv> {
+    fn real_operand(&mut self, scope: ScopeId, tv: Tv, span: Span) -> Res<Tv> {
         if self.tensor_type(tv.id).dtype != DType::I32 {
             return Ok(tv);
         }
@@ -221,11 +230,11 @@ impl<'a> Lower<'a> {
     }
 
     fn attribute_value(&mut self, scope: ScopeId, a: &AttrDef, e: &'a Expr) -> Res<Attr> {
-        if a.kind == AttrKind::DType {
-            if let ExprKind::Name(name) = &e.kind {
-                let ident = Ident { name: name.clone(), span: e.span };
-                return self.dtype_named(&ident).map(Attr::DType);
-            }
+        if a.kind == AttrKind::DType
+            && let ExprKind::Name(name) = &e.kind
+        {
+            let ident = Ident { name: name.clone(), span: e.span };
+            return self.dtype_named(&ident).map(Attr::DType);
         }
         if a.name == "purpose"
             && let ExprKind::Name(name) = &e.kind
@@ -329,6 +338,15 @@ fn default_attr(a: &AttrDef, text: &str) -> Attr {
         AttrKind::Bool => Attr::Bool(text == "true"),
         AttrKind::DType => Attr::DType(DType::from_name(text).unwrap_or(DType::F32)),
         _ => Attr::Str(text.to_string()),
+    }
+}
+
+/// How an op is called and what it does, in short.
+pub(crate) fn usage(def: &OpDef) -> String {
+    let doc = def.doc.split_once(". ").map_or(def.doc, |(first, _)| first);
+    match def.callable || matches!(def.code, Opcode::KvWrite | Opcode::CausalConv | Opcode::DeltaRule) {
+        true => format!("{}: {doc}", signature(def)),
+        false => doc.to_string(),
     }
 }
 

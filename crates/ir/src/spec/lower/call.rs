@@ -39,7 +39,7 @@ impl<'a> Lower<'a> {
     ) -> Res<Val> {
         match &callee.kind {
             ExprKind::Name(name) => {
-                if let Some(target) = self.graph_named(scope, name) {
+                if let Some(target) = self.graph_named(scope, name)? {
                     return self.call_graph(scope, target, args, kwargs, span);
                 }
                 if let Some(r) = self.static_call(scope, name, args, span) {
@@ -119,20 +119,21 @@ impl<'a> Lower<'a> {
         Ok(value.unwrap_or(Val::State(next)))
     }
 
-    fn graph_named(&self, scope: ScopeId, name: &'a str) -> Option<Target<'a>> {
+    /// The graph of that name; an import that could not be read was reported.
+    fn graph_named(&self, scope: ScopeId, name: &'a str) -> Res<Option<Target<'a>>> {
         let file = self.scopes[scope.0].file;
         if let Some(file) = file {
             let f = &self.files.list[file];
             if let Some(g) = f.graphs.iter().find(|g| g.name.name == name) {
-                return Some(Target::Local(g, self.file_scope_of(scope)));
+                return Ok(Some(Target::Local(g, self.file_scope_of(scope))));
             }
             if f.uses.iter().any(|u| u.name.name == name) {
-                return self.files.imports[file].get(name).map(|i| Target::Import(*i, name));
+                return self.files.imports[file].get(name).map(|i| Some(Target::Import(*i, name))).ok_or(Reported);
             }
         } else if self.around.component(name).is_some() {
-            return Some(Target::Component(name, None));
+            return Ok(Some(Target::Component(name, None)));
         }
-        None
+        Ok(None)
     }
 
     /// The outermost scope around `scope`.
@@ -201,6 +202,22 @@ impl<'a> Lower<'a> {
             }
             Target::Component(name, sub) => self.component_target(scope, name, sub, kwargs, span)?,
         };
+        if let Some(i) = self.active.iter().position(|g| std::ptr::eq(*g, graph)) {
+            let mut d = Diagnostic::error(codes::RECURSION, span, format!("graph `{}` calls itself", graph.name.name));
+            d = d.related(graph.name.span, "declared here");
+            for g in self.active[i + 1..].iter().take(4) {
+                d = d.related(g.name.span, format!("by way of `{}`", g.name.name));
+            }
+            return Err(self.report(d.help("`repeat` and `scan` do something several times")));
+        }
+        if self.calls.len() >= super::MAX_CALLS {
+            if std::mem::replace(&mut self.full, true) {
+                return Err(Reported);
+            }
+            let d = Diagnostic::error(codes::UNSUPPORTED, span, format!("more than {} calls of graphs in one function", super::MAX_CALLS))
+                .help("calls are inlined; a `repeat` loop keeps one body for many layers");
+            return Err(self.report(d));
+        }
         let has_weights = !graph.weights.is_empty() || matches!(self.scopes[file_scope.0].file, Some(f) if !self.files.list[f].weights.is_empty() && self.scopes[file_scope.0].weights == weights);
         if has_weights && !self.is_component_path(&weights) {
             let key = format!("{weights}|{:?}", self.scopes[scope.0].region);
@@ -218,6 +235,7 @@ impl<'a> Lower<'a> {
         self.scopes[callee.0].serial = self.scopes[scope.0].serial;
         self.bind_inputs(scope, callee, file_scope, graph, args, kwargs, span)?;
         self.call_sites.push(span);
+        self.active.push(graph);
         let opened = self.open.len();
         self.run_effects(callee);
         if self.exhaustive {
@@ -225,6 +243,7 @@ impl<'a> Lower<'a> {
         }
         self.lower_wanted(callee);
         self.close_states(region, opened);
+        self.active.pop();
         self.call_sites.pop();
         self.calls.push(CallState { graph, scope: callee, done: BTreeMap::new() });
         let id = CallId(self.calls.len() - 1);
@@ -369,7 +388,8 @@ impl<'a> Lower<'a> {
                 }
                 None => {
                     let d = Diagnostic::error(codes::BAD_CALL, e.span, format!("`{}` takes {} inputs", graph.name.name, order.len()))
-                        .related(graph.name.span, "declared here");
+                        .related(graph.name.span, "declared here")
+                        .help(usage(graph, &order));
                     return Err(self.report(d));
                 }
             }
@@ -390,9 +410,10 @@ impl<'a> Lower<'a> {
             if !is_param {
                 let mut d = Diagnostic::error(codes::BAD_CALL, k.span, format!("`{}` has no input `{}`", graph.name.name, k.name))
                     .related(graph.name.span, "declared here");
-                if let Some(near) = suggest(&k.name, order.iter().map(|(_, n, _)| n.name.as_str())) {
-                    d = d.help(format!("did you mean `{near}`?"));
-                }
+                d = match suggest(&k.name, order.iter().map(|(_, n, _)| n.name.as_str())) {
+                    Some(near) => d.help(format!("did you mean `{near}`?")),
+                    None => d.help(usage(graph, &order)),
+                };
                 return Err(self.report(d));
             }
         }
@@ -401,7 +422,8 @@ impl<'a> Lower<'a> {
         for (_, name, input) in &order {
             let Some(e) = given.get(name.name.as_str()).copied() else {
                 let d = Diagnostic::error(codes::BAD_CALL, span, format!("`{}` needs input `{}`", graph.name.name, name.name))
-                    .related(name.span, "declared here");
+                    .related(name.span, "declared here")
+                    .help(usage(graph, &order));
                 self.report(d);
                 failed = true;
                 continue;
@@ -446,6 +468,9 @@ impl<'a> Lower<'a> {
         let of_file: &'a [SymbolDecl] = file.map_or(&[], |f| &self.files.list[f].symbols);
         let symbols: Vec<&'a SymbolDecl> = of_file.iter().chain(&graph.symbols).collect();
         self.unify(callee, &bound, &symbols);
+        if self.check_symbols(callee, file_scope, &bound, &symbols).is_err() {
+            failed = true;
+        }
         for (input, tv, used) in bound {
             if self.check_input(callee, input, tv, used).is_err() {
                 failed = true;
@@ -481,14 +506,62 @@ impl<'a> Lower<'a> {
         }
     }
 
+    /// What a symbol stands for must lie within the bounds it is declared with.
+    fn check_symbols(
+        &mut self,
+        callee: ScopeId,
+        file_scope: ScopeId,
+        bound: &[(&'a InputDecl, Tv, Span)],
+        symbols: &[&'a SymbolDecl],
+    ) -> Res<()> {
+        let mut ok = Ok(());
+        for symbol in symbols {
+            let Some(Slot::Ready(Val::Static(Static::Int(extent)))) = self.scopes[callee.0].names.get(&symbol.name.name) else { continue };
+            let extent = extent.clone();
+            let limits = self.symbol_bounds(file_scope, symbol);
+            let known = |name: &str| self.symbols.get(name).copied().unwrap_or_default();
+            let have = extent.bounds(&known);
+            let below = limits.min.zip(have.max).is_some_and(|(least, most)| most < least);
+            let above = limits.max.zip(have.min).is_some_and(|(most, least)| least > most);
+            // A run-time extent may also leave the bounds for some calls only.
+            let sometimes = extent.as_const().is_none()
+                && limits.max.is_some_and(|most| !self.symbolic && !self.exhaustive && have.max.is_none_or(|m| m > most));
+            if !(below || above || sometimes) {
+                continue;
+            }
+            let at = bound.iter().find(|(i, ..)| mentions_symbol(i, &symbol.name.name)).map(|(_, tv, used)| (tv.span, *used));
+            let (made, used) = at.unwrap_or((symbol.name.span, symbol.name.span));
+            let shown = crate::spec::ast::describe_bounds(limits);
+            let mut d = Diagnostic::error(codes::BOUNDS, used, format!("`{}` is {shown} in this graph, here it is {extent}", symbol.name.name))
+                .related(symbol.name.span, "declared here");
+            if made != used {
+                d = d.related(made, "the value");
+            }
+            if sometimes {
+                d = d.help(format!("{extent} is {}", crate::spec::ast::describe_bounds(have)));
+            }
+            ok = Err(self.report(d));
+        }
+        ok
+    }
+
     fn check_input(&mut self, callee: ScopeId, input: &'a InputDecl, tv: Tv, used: Span) -> Res<()> {
         let Some(ty) = &input.ty else { return Ok(()) };
         let want = self.type_of(callee, ty)?;
         let any = matches!(&ty.kind, TypeKind::Tensor { dtype: None, .. });
         let have = self.tensor_type(tv.id);
         let name = &input.name.name;
+        // What another phase makes is at fault where it is made.
+        let (used, needed) = match self.wired.get(&tv.id) {
+            Some(made) => (*made, Some(used)),
+            None => (used, None),
+        };
         let explain = |d: Diagnostic| {
             let d = d.related(ty.span, format!("input `{name}` is {want}"));
+            let d = match needed {
+                Some(at) => d.related(at, "needed here"),
+                None => d,
+            };
             if tv.span == used { d } else { d.related(tv.span, format!("this is {have}")) }
         };
         if have.dims != want.dims {
@@ -560,4 +633,16 @@ impl<'a> Lower<'a> {
             }
         }
     }
+}
+
+/// True if an input has an axis that is the symbol alone.
+fn mentions_symbol(input: &InputDecl, name: &str) -> bool {
+    let Some(TypeKind::Tensor { dims, .. }) = input.ty.as_ref().map(|t| &t.kind) else { return false };
+    dims.iter().any(|d| matches!(&d.kind, ExprKind::Name(n) if n == name))
+}
+
+/// How a graph is called.
+fn usage(graph: &GraphDecl, order: &[(usize, &Ident, Option<&InputDecl>)]) -> String {
+    let names: Vec<&str> = order.iter().map(|(_, n, _)| n.name.as_str()).collect();
+    format!("{}({})", graph.name.name, names.join(", "))
 }

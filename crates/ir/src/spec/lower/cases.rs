@@ -72,6 +72,7 @@ impl<'a> Lower<'a> {
         span: Span,
     ) -> Res<Val> {
         let mut regions = Vec::new();
+        let mut scopes = Vec::new();
         let mut results: Vec<Vec<(String, Tv)>> = Vec::new();
         let mut failed = false;
         for case in used {
@@ -86,6 +87,7 @@ impl<'a> Lower<'a> {
             let fields = v.and_then(|v| self.case_fields(inner, v, m.cases[*case].0.span));
             self.close_states(region, opened);
             regions.push(region);
+            scopes.push(inner);
             match fields {
                 Ok(fields) => results.push(fields),
                 Err(_) => failed = true,
@@ -94,6 +96,7 @@ impl<'a> Lower<'a> {
         if failed {
             return Err(Reported);
         }
+        self.promote_cases(&scopes, &mut results);
         let first = &results[0];
         for (k, other) in results.iter().enumerate().skip(1) {
             let same_names = first.len() == other.len() && first.iter().zip(other).all(|(a, b)| a.0 == b.0);
@@ -111,7 +114,9 @@ impl<'a> Lower<'a> {
                     format!("case `{}` yields ({}), case `{}` yields ({})", there.name, names(first), here.name, names(other))
                 }
             };
-            let d = Diagnostic::error(codes::DIM_MISMATCH, here.span, text).related(there.span, "the other case");
+            let same_dims = clash.is_some_and(|(a, b)| self.tensor_type(a.1.id).dims == self.tensor_type(b.1.id).dims);
+            let code = if same_dims { codes::DTYPE_MISMATCH } else { codes::DIM_MISMATCH };
+            let d = Diagnostic::error(code, here.span, text).related(there.span, "the other case");
             return Err(self.report(d));
         }
         let types: Vec<Type> = first.iter().map(|(_, tv)| self.func.ty(tv.id).clone()).collect();
@@ -132,6 +137,24 @@ impl<'a> Lower<'a> {
             return Ok(out.remove(0).1);
         }
         Ok(Val::Record(out))
+    }
+
+    /// Where cases yield floats of different dtypes, all take the widest.
+    fn promote_cases(&mut self, scopes: &[ScopeId], results: &mut [Vec<(String, Tv)>]) {
+        for field in 0..results[0].len() {
+            let dtypes = results.iter().map(|r| r.get(field).map(|(_, tv)| self.tensor_type(tv.id).dtype));
+            let Some(dtypes) = dtypes.collect::<Option<Vec<_>>>() else { continue };
+            if !dtypes.iter().all(|d| d.is_float()) {
+                continue;
+            }
+            let Some(widest) = dtypes.iter().copied().map(Some).reduce(|a, b| a?.promote(b?)).flatten() else { continue };
+            for (scope, fields) in scopes.iter().zip(results.iter_mut()) {
+                let tv = fields[field].1;
+                if self.tensor_type(tv.id).dtype != widest {
+                    fields[field].1 = self.round(*scope, Tv { storage: widest, ..tv });
+                }
+            }
+        }
     }
 
     /// The values a case yields: one without a name, or several with names.

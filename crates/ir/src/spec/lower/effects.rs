@@ -3,20 +3,21 @@
 use super::{Files, Surroundings};
 use crate::spec::ast::{CaseBody, GraphDecl, LoopDecl, NodeBody, NodeDecl};
 use crate::spec::expr::{Expr, ExprKind, IndexKind};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Methods that advance a state.
 const METHODS: &[&str] = &["write", "causal", "gated_delta_rule"];
 
 /// True if evaluating the node advances a state. `file` is where its names are looked up; `None` is a system file.
 pub(crate) fn node_has_effect(files: &Files, around: &dyn Surroundings, file: Option<usize>, node: &NodeDecl) -> bool {
-    Search { files, around, depth: 0 }.node(file, node)
+    Search { files, around, known: BTreeMap::new() }.node(file, node)
 }
 
 struct Search<'s> {
     files: &'s Files,
     around: &'s dyn Surroundings,
-    depth: usize,
+    /// Graphs looked at, by address; a graph that is still being looked at counts as one without effect.
+    known: BTreeMap<*const GraphDecl, bool>,
 }
 
 impl Search<'_> {
@@ -38,13 +39,12 @@ impl Search<'_> {
     }
 
     fn graph(&mut self, file: Option<usize>, g: &GraphDecl) -> bool {
-        // A graph that calls itself is reported elsewhere.
-        if self.depth > super::MAX_DEPTH {
-            return false;
+        if let Some(known) = self.known.get(&std::ptr::from_ref(g)) {
+            return *known;
         }
-        self.depth += 1;
+        self.known.insert(g, false);
         let found = g.nodes.iter().any(|n| self.node(file, n)) || g.outputs.iter().any(|o| self.expr(file, &o.value));
-        self.depth -= 1;
+        self.known.insert(g, found);
         found
     }
 

@@ -42,6 +42,16 @@ impl<'a> Lower<'a> {
         let types: Vec<&Type> = args.iter().map(|a| self.func.ty(a.id)).collect();
         match code.infer(&types, &attrs) {
             Ok(results) => {
+                let large = |t: &Type| matches!(t, Type::Tensor(t) if t.dims.iter().any(|d| d.size() > crate::spec::statics::MAX_DIM_SIZE));
+                if results.iter().any(large) {
+                    let d = Diagnostic::error(codes::UNSUPPORTED, span, "the formula of an extent has too many terms")
+                        .help("bind dims to numbers, or use fewer run-time symbols");
+                    return Err(self.report(d));
+                }
+                if let Some((t, extent)) = results.iter().find_map(|t| self.negative(t)) {
+                    let d = Diagnostic::error(codes::BOUNDS, span, format!("{t} has an axis of negative extent {extent}"));
+                    return Err(self.report(d));
+                }
                 let region = self.scopes[scope.0].region;
                 let operands = args.iter().map(|a| a.id).collect();
                 let loc = self.loc(span);
@@ -49,10 +59,18 @@ impl<'a> Lower<'a> {
                 Ok(self.func.op(op).results.clone())
             }
             Err(e) => {
-                let d = self.type_error(e, args, attr_spans, span);
+                let d = self.type_error(code, e, args, attr_spans, span);
                 Err(self.report(d))
             }
         }
+    }
+
+    /// A type with an extent that is never zero or more, and that extent.
+    fn negative(&self, t: &Type) -> Option<(TensorType, Dim)> {
+        let t = t.tensor()?;
+        let of = |name: &str| self.symbols.get(name).copied().unwrap_or_default();
+        let extent = t.dims.iter().find(|d| d.bounds(&of).max.is_some_and(|m| m < 0))?;
+        Some((t.clone(), extent.clone()))
     }
 
     /// Emits an op with one result and no attributes that can be wrong.
@@ -61,7 +79,7 @@ impl<'a> Lower<'a> {
         Ok(results[0])
     }
 
-    fn type_error(&self, e: InferError, args: &[Arg], attr_spans: &BTreeMap<&'static str, Span>, span: Span) -> Diagnostic {
+    fn type_error(&self, op: Opcode, e: InferError, args: &[Arg], attr_spans: &BTreeMap<&'static str, Span>, span: Span) -> Diagnostic {
         let InferError { code, message, blame, help } = e;
         let used = |i: usize| args.get(i).map_or(span, |a| a.used);
         let at = match &blame {
@@ -87,7 +105,7 @@ impl<'a> Lower<'a> {
         }
         match help {
             Some(h) => d.help(h),
-            None => d,
+            None => d.help(super::builtin::usage(op.def())),
         }
     }
 

@@ -13,11 +13,24 @@ use crate::ty::{DType, Dim, TensorType};
 impl<'a> Lower<'a> {
     /// Evaluates an expression. Tensors inside it are not yet rounded to their storage dtype.
     pub(crate) fn expr(&mut self, scope: ScopeId, e: &'a Expr) -> Res<Val> {
+        if self.expr_depth >= super::MAX_EXPR_DEPTH {
+            let d = Diagnostic::error(codes::RECURSION, e.span, "expressions and calls are nested too deeply here")
+                .help("name parts of them as nodes of their own");
+            return Err(self.report(d));
+        }
+        self.expr_depth += 1;
+        let v = self.expr_inner(scope, e);
+        self.expr_depth -= 1;
+        v
+    }
+
+    fn expr_inner(&mut self, scope: ScopeId, e: &'a Expr) -> Res<Val> {
         match &e.kind {
             ExprKind::Int(v) => Ok(Val::Static(Static::from(*v))),
             ExprKind::Float(v) => Ok(Val::Static(Static::Float(*v))),
             ExprKind::Bool(v) => Ok(Val::Static(Static::Bool(*v))),
             ExprKind::None => Ok(Val::Static(Static::None)),
+            ExprKind::Broken => Err(Reported),
             ExprKind::Str(s) => Ok(Val::Static(Static::Str(s.clone()))),
             ExprKind::Name(name) => self.name(scope, name, e.span),
             ExprKind::Attr(base, field) => self.attribute(scope, e, base, field),
@@ -45,10 +58,9 @@ impl<'a> Lower<'a> {
     fn attribute(&mut self, scope: ScopeId, e: &'a Expr, base: &'a Expr, field: &'a Ident) -> Res<Val> {
         if let Some(path) = dotted(e)
             && self.find(scope, path[0]).is_none()
+            && let Some(v) = self.around.path(&path)
         {
-            if let Some(v) = self.around.path(&path) {
-                return Ok(Val::Static(v));
-            }
+            return Ok(Val::Static(v));
         }
         let v = self.expr(scope, base)?;
         self.field(scope, v, field)
@@ -72,7 +84,8 @@ impl<'a> Lower<'a> {
             other => {
                 let what = self.describe(&other);
                 let _ = scope;
-                let d = Diagnostic::error(codes::UNKNOWN_NAME, field.span, format!("{what} has no part `{}`", field.name));
+                let d = Diagnostic::error(codes::UNKNOWN_NAME, field.span, format!("{what} has no part `{}`", field.name))
+                    .help("loops, calls of graphs, split, topk, quantize_rows and matches of several values have parts");
                 Err(self.report(d))
             }
         }
@@ -104,12 +117,12 @@ impl<'a> Lower<'a> {
     }
 
     /// The value as a tensor, if it can be one; statics are not turned into tensors here.
-    pub(crate) fn try_tensor(&mut self, scope: ScopeId, v: Val, span: Span) -> Res<Option<Tv>> {
+    pub(crate) fn try_tensor(&mut self, v: Val, span: Span) -> Res<Option<Tv>> {
         match v {
             Val::Tensor(tv) | Val::LoopVar(_, tv) => Ok(Some(tv)),
             Val::Inside(id, inner) => self.cross_loop(id, *inner, span).map(Some),
             Val::Call(call) => match self.only_output(call)? {
-                Some(v) => self.try_tensor(scope, v, span),
+                Some(v) => self.try_tensor(v, span),
                 None => Ok(None),
             },
             _ => Ok(None),
@@ -121,7 +134,10 @@ impl<'a> Lower<'a> {
         if let Val::Static(s) = &v {
             return self.materialize(scope, s, None, span);
         }
-        match self.try_tensor(scope, v.clone(), span)? {
+        if matches!(v, Val::Unbound) && self.symbolic {
+            return Err(Reported);
+        }
+        match self.try_tensor(v.clone(), span)? {
             Some(tv) => Ok(tv),
             None => {
                 let what = self.describe(&v);
@@ -188,14 +204,15 @@ impl<'a> Lower<'a> {
     }
 
     fn binary(&mut self, scope: ScopeId, op: BinaryOp, a: &'a Expr, b: &'a Expr, span: Span) -> Res<Val> {
-        let left = self.expr(scope, a)?;
-        if let (BinaryOp::And | BinaryOp::Or, Val::Static(Static::Bool(l))) = (op, &left)
+        let left = self.expr(scope, a);
+        if let (BinaryOp::And | BinaryOp::Or, Ok(Val::Static(Static::Bool(l)))) = (op, &left)
             && *l == (op == BinaryOp::Or)
         {
-            return Ok(left);
+            return left;
         }
+        // Both sides are looked at before the first error ends the expression.
         let right = self.expr(scope, b);
-        let (left, right) = (left, right?);
+        let (left, right) = (left?, right?);
         if let (Val::Static(x), Val::Static(y)) = (&left, &right) {
             return match statics::binary(op, x, y) {
                 Ok(v) => Ok(Val::Static(v)),

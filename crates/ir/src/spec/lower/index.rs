@@ -69,7 +69,11 @@ impl<'a> Lower<'a> {
         let rank = self.tensor_type(tv.id).rank();
         let consuming = items.iter().filter(|i| matches!(i.kind, IndexKind::At(_) | IndexKind::Slice(..))).count();
         let ellipses = items.iter().filter(|i| matches!(i.kind, IndexKind::Ellipsis)).count();
-        if consuming > rank || ellipses > 1 {
+        if ellipses > 1 {
+            let d = Diagnostic::error(codes::BAD_INDEX, span, "`...` stands twice: it means all axes that are not written");
+            return Err(self.report(d));
+        }
+        if consuming > rank {
             let d = Diagnostic::error(
                 codes::BAD_INDEX,
                 span,
@@ -96,7 +100,17 @@ impl<'a> Lower<'a> {
                 IndexKind::At(e) => match self.expr(scope, e)? {
                     Val::Static(Static::Int(at)) => {
                         let extent = self.tensor_type(cur.id).dims[axis].clone();
-                        let at = self.from_end(at, &extent);
+                        let written = at.clone();
+                        let at = self.counted_from_start(at, &extent);
+                        if let (Some(p), Some(n)) = (at.as_const(), extent.as_const())
+                            && !(0..n).contains(&p)
+                        {
+                            let t = self.tensor_type(cur.id);
+                            let d = Diagnostic::error(codes::BAD_INDEX, item.span, format!("axis {axis} of {t} has no position {written}"))
+                                .related(cur.span, format!("this is {t}"))
+                                .help(format!("positions run from 0 to {}, or from the end from -1 to -{n}", n - 1));
+                            return Err(self.report(d));
+                        }
                         let one = Dim::from(1);
                         cur = self.slice_op(scope, cur, axis, at, one, used, item.span)?;
                         let mut dims = self.tensor_type(cur.id).dims;
@@ -116,7 +130,7 @@ impl<'a> Lower<'a> {
         Ok(Val::Tensor(cur))
     }
 
-    fn from_end(&self, at: Dim, extent: &Dim) -> Dim {
+    fn counted_from_start(&self, at: Dim, extent: &Dim) -> Dim {
         match at.as_const() {
             Some(v) if v < 0 => extent.add(&at).unwrap_or(at),
             _ => at,
@@ -138,14 +152,14 @@ impl<'a> Lower<'a> {
         let start = match from {
             Some(e) => {
                 let d = self.static_int(scope, e)?;
-                self.from_end(d, &extent)
+                self.counted_from_start(d, &extent)
             }
             None => Dim::from(0),
         };
         let end = match to {
             Some(e) => {
                 let d = self.static_int(scope, e)?;
-                self.from_end(d, &extent)
+                self.counted_from_start(d, &extent)
             }
             None => extent.clone(),
         };

@@ -30,9 +30,17 @@ impl<'a> Lower<'a> {
     pub(crate) fn loop_node(&mut self, scope: ScopeId, node: &'a NodeDecl, l: &'a LoopDecl) -> Res<Val> {
         let extent = self.static_int(scope, &l.extent)?;
         if let Some(n) = extent.as_const()
-            && n < 0
+            && (n < 0 || (n > super::MAX_REPEAT && !l.serial))
         {
-            let d = Diagnostic::error(codes::BOUNDS, l.extent.span, format!("a loop cannot run {n} times"));
+            let d = Diagnostic::error(codes::BOUNDS, l.extent.span, format!("a loop cannot run {n} times"))
+                .help(format!("a `repeat` runs 0 to {} times; rows and positions are axes of tensors, not iterations", super::MAX_REPEAT));
+            return Err(self.report(d));
+        }
+        let around = self.scopes[scope.0].loops.iter().filter_map(|c| c.extent.as_const());
+        let entries = around.chain(extent.as_const()).fold(1i64, |n, e| n.saturating_mul(e.max(1)));
+        if !l.serial && entries > super::MAX_ENTRIES {
+            let d = Diagnostic::error(codes::UNSUPPORTED, l.extent.span, format!("the loops around this run {entries} iterations in all"))
+                .help(format!("nested `repeat` loops run at most {} iterations", super::MAX_ENTRIES));
             return Err(self.report(d));
         }
         if !l.serial && extent.as_const().is_none() && !self.symbolic {
@@ -73,7 +81,6 @@ impl<'a> Lower<'a> {
         let body = self.add_scope(Scope {
             parent: Some(scope),
             file,
-            graph: None,
             region,
             path,
             weights,

@@ -8,6 +8,7 @@
 mod builtin;
 mod call;
 mod cases;
+mod depends;
 mod effects;
 mod emit;
 mod expr;
@@ -21,6 +22,7 @@ mod sugar;
 mod weights;
 
 pub(crate) use scope::{FileScope, Val};
+pub(crate) use builtin::signature;
 pub(crate) use sugar::SUGAR;
 
 /// A weight path with its indices as `{}`.
@@ -121,10 +123,12 @@ pub(crate) struct Lower<'a> {
     pub symbolic: bool,
     /// Lower every node of every graph that is entered, also those nobody needs.
     pub exhaustive: bool,
+    /// Lower every node of the functions themselves, also those nobody needs.
+    pub all_nodes: bool,
     /// Node paths (without indices) that are wanted although nobody needs them.
     pub wanted: Option<&'a dyn Fn(&str) -> bool>,
-    /// Types of the outputs of other phases by (phase, output).
-    pub wires: BTreeMap<(String, String), TensorType>,
+    /// Types of the outputs of other phases by (phase, output), with their places; `None` for one that failed.
+    pub wires: BTreeMap<(String, String), Option<(TensorType, Span)>>,
     func: Func,
     scopes: Vec<Scope<'a>>,
     loops: Vec<LoopState<'a>>,
@@ -135,7 +139,15 @@ pub(crate) struct Lower<'a> {
     states: BTreeMap<String, crate::ir::StateId>,
     components: BTreeMap<String, ScopeId>,
     call_sites: Vec<Span>,
+    active: Vec<&'a GraphDecl>,
     node_stack: Vec<NodeRef>,
+    expr_depth: usize,
+    /// Bounds of the symbols of the function.
+    symbols: BTreeMap<String, Bounds>,
+    full: bool,
+    /// Inputs wired from another phase, with the place that makes them.
+    wired: BTreeMap<ValueId, Span>,
+    failed_weights: BTreeSet<String>,
     weighted_calls: BTreeMap<String, Span>,
     seen: BTreeSet<(crate::diag::Code, Option<Span>, String)>,
 }
@@ -149,6 +161,14 @@ struct NodeRef {
 
 /// Nested calls, loops and cases deeper than this are refused.
 const MAX_DEPTH: usize = 64;
+/// Expressions inside each other, across nodes and calls, deeper than this are refused: they are evaluated recursively.
+const MAX_EXPR_DEPTH: usize = 400;
+/// Calls of graphs in one function; they are inlined, so a chain of graphs that each call the next twice grows as 2^n.
+const MAX_CALLS: usize = 4096;
+/// Iterations of a `repeat`, elements of a state and outputs `each` makes: every one has an entry in some table.
+const MAX_REPEAT: i64 = 4096;
+/// Entries of the table of a weight in nested loops.
+const MAX_ENTRIES: i64 = 1 << 20;
 
 impl<'a> Lower<'a> {
     pub fn new(files: &'a Files, around: &'a dyn Surroundings, name: &str, numerics: Numerics) -> Self {
@@ -178,7 +198,14 @@ impl<'a> Lower<'a> {
             states: BTreeMap::new(),
             components: BTreeMap::new(),
             call_sites: Vec::new(),
+            active: Vec::new(),
             node_stack: Vec::new(),
+            expr_depth: 0,
+            symbols: BTreeMap::new(),
+            full: false,
+            wired: BTreeMap::new(),
+            failed_weights: BTreeSet::new(),
+            all_nodes: false,
             weighted_calls: BTreeMap::new(),
             seen: BTreeSet::new(),
         }
@@ -190,7 +217,7 @@ impl<'a> Lower<'a> {
             for site in self.call_sites.iter().rev().take(4) {
                 d = d.related(*site, "called from here");
             }
-            self.diags.push(d);
+            self.diags.push(crate::spec::help::with_help(d));
         }
         Reported
     }
@@ -208,6 +235,12 @@ impl<'a> Lower<'a> {
         self.consumed.clear();
         self.components.clear();
         self.node_stack.clear();
+        self.call_sites.clear();
+        self.symbols.clear();
+        self.full = false;
+        self.wired.clear();
+        self.active.clear();
+        self.active.push(graph);
         self.weighted_calls.clear();
         let file_index = file.as_ref().map(|(f, _)| *f);
         let file_scope = match file {
@@ -230,6 +263,9 @@ impl<'a> Lower<'a> {
                 continue;
             }
             let _ = self.output(scope, output);
+        }
+        if self.all_nodes {
+            self.lower_all(scope);
         }
         if self.exhaustive {
             self.lower_all(scope);
@@ -256,6 +292,10 @@ impl<'a> Lower<'a> {
         };
         let n = self.static_int(scope, extent)?;
         let Some(n) = n.as_const() else { return Ok(()) };
+        if !(0..=MAX_REPEAT).contains(&n) {
+            let d = Diagnostic::error(codes::BOUNDS, extent.span, format!("{n} outputs cannot be made")).help(format!("at most {MAX_REPEAT}"));
+            return Err(self.report(d));
+        }
         for i in 0..n {
             let inner = self.child_scope(scope);
             self.scopes[inner.0].define(&var.name, Val::Static(Static::from(i)));
@@ -278,6 +318,7 @@ impl<'a> Lower<'a> {
         for decl in of_file.iter().chain(&graph.symbols) {
             let bounds = self.symbol_bounds(file_scope, decl);
             self.scopes[scope.0].define(&decl.name.name, Val::Static(Static::Int(Dim::symbol(&decl.name.name))));
+            self.symbols.insert(decl.name.name.clone(), bounds);
             // A check of a component's graphs is thrown away; each may bound its symbols as it likes.
             if !self.exhaustive {
                 self.add_symbol(&decl.name, bounds);
@@ -285,9 +326,10 @@ impl<'a> Lower<'a> {
         }
     }
 
-    fn symbol_bounds(&mut self, scope: ScopeId, decl: &'a SymbolDecl) -> Bounds {
+    pub(crate) fn symbol_bounds(&mut self, scope: ScopeId, decl: &'a SymbolDecl) -> Bounds {
         let mut get = |e: &'a Option<super::expr::Expr>| {
-            e.as_ref().and_then(|e| self.static_int(scope, e).ok()).and_then(|d| d.as_const())
+            let e = e.as_ref().filter(|e| e.kind != super::expr::ExprKind::None)?;
+            self.static_int(scope, e).ok().and_then(|d| d.as_const())
         };
         let bounds = Bounds { min: get(&decl.min), max: get(&decl.max) };
         if let (Some(min), Some(max)) = (bounds.min, bounds.max)
@@ -304,7 +346,8 @@ impl<'a> Lower<'a> {
 
     fn add_symbol(&mut self, name: &Ident, bounds: Bounds) {
         match self.module.symbols.iter().find(|s| s.name == name.name) {
-            Some(other) if other.bounds != bounds => {
+            // A symbol without an upper bound is reported as such.
+            Some(other) if other.bounds != bounds && other.bounds.max.is_some() == bounds.max.is_some() => {
                 let d = Diagnostic::error(
                     codes::SHADOWED,
                     name.span,

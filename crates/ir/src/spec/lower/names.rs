@@ -8,6 +8,9 @@ use crate::spec::ast::{GraphDecl, NodeBody, NodeDecl};
 use crate::spec::expr::Ident;
 use crate::ty::Type;
 
+/// Most names a help line lists.
+const SHOWN: usize = 16;
+
 impl<'a> Lower<'a> {
     /// The scope, from `scope` outwards, that binds `name`.
     pub(crate) fn find(&self, scope: ScopeId, name: &str) -> Option<ScopeId> {
@@ -44,7 +47,13 @@ impl<'a> Lower<'a> {
                         Err(self.report(d))
                     }
                     NodeState::New => {
-                        *state = NodeState::Busy;
+                        self.prepare(at, decl);
+                        if let Some(Slot::Node(_, state)) = self.scopes[at.0].names.get_mut(name) {
+                            if matches!(state, NodeState::Failed) {
+                                return Err(Reported);
+                            }
+                            *state = NodeState::Busy;
+                        }
                         let result = self.node(at, decl);
                         let state = match &result {
                             Ok(v) => NodeState::Done(v.clone()),
@@ -90,6 +99,12 @@ impl<'a> Lower<'a> {
             d = d.help(format!("did you mean `{near}`?"));
         } else if self.callable(scope, name) {
             d = d.help(format!("`{name}` is called with its arguments in parentheses"));
+        } else {
+            all.sort();
+            all.dedup();
+            let more = if all.len() > SHOWN { ", ..." } else { "" };
+            all.truncate(SHOWN);
+            d = d.help(format!("there is: {}{more}", all.join(", ")));
         }
         self.report(d)
     }
@@ -180,6 +195,11 @@ impl<'a> Lower<'a> {
     ) {
         for input in &graph.inputs {
             let _ = available;
+            // A dim of that name was reported as hidden; types go on meaning the dim.
+            let hidden = self.find(scope, &input.name.name);
+            if hidden.is_some_and(|s| matches!(self.scopes[s.0].names.get(&input.name.name), Some(Slot::Ready(Val::Static(_))))) {
+                continue;
+            }
             self.scopes[scope.0].names.insert(input.name.name.clone(), Slot::Input(input, None));
         }
         for (name, _) in &graph.state_inputs {
@@ -188,22 +208,32 @@ impl<'a> Lower<'a> {
     }
 
     fn input_param(&mut self, scope: ScopeId, decl: &'a crate::spec::ast::InputDecl) -> Res<Tv> {
+        let mut made_at = None;
         let ty = match (&decl.ty, &decl.from) {
-            (Some(ty), _) => self.type_of(scope, ty)?,
-            (None, Some((phase, output))) => match self.wires.get(&(phase.name.clone(), output.name.clone())) {
-                Some(t) => t.clone(),
-                None => {
-                    let d = Diagnostic::error(
-                        codes::SYSTEM,
-                        phase.span,
-                        format!("phase `{}` has no output `{}` of a known type", phase.name, output.name),
-                    );
-                    return Err(self.report(d));
+            (Some(ty), None) => self.type_of(scope, ty)?,
+            (ty, Some((phase, output))) => {
+                let wired = self.wires.get(&(phase.name.clone(), output.name.clone())).cloned();
+                // A wire that leads nowhere, or to an output that failed, was reported.
+                let Some(Some((wired, made))) = wired else { return Err(Reported) };
+                if let Some(ty) = ty {
+                    let want = self.type_of(scope, ty)?;
+                    if want != wired {
+                        let code = if want.dims != wired.dims { codes::DIM_MISMATCH } else { codes::DTYPE_MISMATCH };
+                        let d = Diagnostic::error(code, ty.span, format!("declared as {want}, but `{}.{}` is {wired}", phase.name, output.name))
+                            .related(made, "made here")
+                            .help("a wired input takes the type of what it is wired from: leave `type` out");
+                        return Err(self.report(d));
+                    }
                 }
-            },
+                made_at = Some(made);
+                wired
+            }
             (None, None) => return Err(Reported),
         };
         let id = self.func.add_param(crate::ir::RegionId(0), Type::Tensor(ty.clone()));
+        if let Some(at) = made_at {
+            self.wired.insert(id, at);
+        }
         self.func.inputs.push(decl.name.name.clone());
         Ok(Tv { id, storage: ty.dtype, span: decl.name.span })
     }

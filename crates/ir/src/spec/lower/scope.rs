@@ -83,8 +83,6 @@ pub(crate) struct Scope<'a> {
     pub parent: Option<ScopeId>,
     /// The file whose graphs and imports can be called here.
     pub file: Option<usize>,
-    /// The graph, if this is the outermost scope of one.
-    pub graph: Option<&'a GraphDecl>,
     pub region: RegionId,
     /// Node path of what is declared here.
     pub path: String,
@@ -131,7 +129,6 @@ impl<'a> Lower<'a> {
         let scope = Scope {
             parent: Some(parent),
             file: p.file,
-            graph: None,
             region: p.region,
             path: p.path.clone(),
             weights: p.weights.clone(),
@@ -149,7 +146,6 @@ impl<'a> Lower<'a> {
         self.add_scope(Scope {
             parent: None,
             file: None,
-            graph: None,
             region: RegionId(0),
             path: String::new(),
             weights: String::new(),
@@ -194,7 +190,7 @@ impl<'a> Lower<'a> {
             names.insert(n.name.name.clone(), Slot::Node(n, NodeState::New));
         }
         let serial = false;
-        self.add_scope(Scope { parent: None, file: Some(file), graph: None, region, path, weights, loops, serial, names, nodes: Vec::new() })
+        self.add_scope(Scope { parent: None, file: Some(file), region, path, weights, loops, serial, names, nodes: Vec::new() })
     }
 
     /// The scope of a graph's own weights and nodes.
@@ -217,7 +213,6 @@ impl<'a> Lower<'a> {
         let scope = Scope {
             parent: Some(parent),
             file: p.file,
-            graph: Some(graph),
             region,
             path,
             weights: weights.unwrap_or_else(|| p.weights.clone()),

@@ -1,6 +1,6 @@
 //! State elements: declaring, opening, advancing, closing. Every version is consumed exactly once.
 
-use super::scope::{ScopeId, Slot, Val, join};
+use super::scope::{ScopeId, Val, join};
 use super::{Lower, Res};
 use crate::diag::{Diagnostic, Span, codes};
 use crate::ir::{Attr, Attrs, RegionId, StateDecl, StateId, ValueId};
@@ -77,9 +77,14 @@ impl<'a> Lower<'a> {
         let Some(per) = &decl.per else { return Ok((1, Vec::new())) };
         let flags = match self.per_value(at, per)? {
             Static::Int(d) => match d.as_const() {
-                Some(n) if n >= 0 => vec![true; usize::try_from(n).unwrap_or(0)],
-                _ if self.symbolic => return Ok((1, Vec::new())),
-                _ => {
+                Some(n) if (0..=super::MAX_REPEAT).contains(&n) => vec![true; usize::try_from(n).unwrap_or(0)],
+                None if self.symbolic => return Ok((1, Vec::new())),
+                Some(n) => {
+                    let d = Diagnostic::error(codes::BOUNDS, per.span, format!("a state cannot have {n} elements"))
+                        .help(format!("at most {}", super::MAX_REPEAT));
+                    return Err(self.report(d));
+                }
+                None => {
                     let d = Diagnostic::error(codes::UNBOUND_DIM, per.span, format!("the number of elements must be known, it is {d}"));
                     return Err(self.report(d));
                 }
@@ -183,7 +188,7 @@ impl<'a> Lower<'a> {
                 (Some(tv.id), None)
             }
             Some((Val::Static(Static::Int(d)), at)) => match d.as_const() {
-                Some(i) if self.symbolic || decl.element.get(usize::try_from(i).unwrap_or(usize::MAX)).is_some_and(|e| *e >= 0) => {
+                Some(i) if (self.symbolic && decl.element.is_empty()) || decl.element.get(usize::try_from(i).unwrap_or(usize::MAX)).is_some_and(|e| *e >= 0) => {
                     let id = self.constant(region, i as f64, DType::I32, at);
                     (Some(id), Some(i))
                 }
@@ -257,19 +262,5 @@ impl<'a> Lower<'a> {
             };
             self.func.add_op(o.region, Opcode::StateClose, vec![o.current], Attrs::new(), Vec::new(), Vec::new(), loc);
         }
-    }
-
-    /// The names of the states of a file scope nobody took.
-    pub(crate) fn unused_states(&self, at: ScopeId) -> Vec<Ident> {
-        let prefix = &self.scopes[at.0].weights;
-        let mut out = Vec::new();
-        for slot in self.scopes[at.0].names.values() {
-            if let Slot::State(decl) = slot
-                && !self.states.contains_key(&join(prefix, &decl.name.name))
-            {
-                out.push(decl.name.clone());
-            }
-        }
-        out
     }
 }

@@ -8,7 +8,7 @@ use crate::ops::Opcode;
 use crate::spec::ast::WeightDecl;
 use crate::spec::expr::{TypeKind, TypeExpr};
 use crate::ty::{DType, TensorType};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Weights by path with every index as `{}`.
 #[derive(Clone, Debug, Default)]
@@ -67,7 +67,13 @@ impl<'a> Lower<'a> {
         };
         let span = decl.from.as_ref().map_or(decl.name.span, |(_, s)| *s);
         let declared = decl.from.is_none();
-        let ty = self.weight_type(at, &decl.ty)?;
+        let ty = match self.weight_type(at, &decl.ty) {
+            Ok(ty) => ty,
+            Err(reported) => {
+                self.failed_weights.insert(key_of(&own).0);
+                return Err(reported);
+            }
+        };
         let storage = match &decl.ty.kind {
             TypeKind::Tensor { dtype: Some(d), .. } => Some(self.dtype_named(d)?),
             _ => None,
@@ -83,6 +89,7 @@ impl<'a> Lower<'a> {
             }
         };
         let declared = declared && at_share.is_none();
+        let span = at_share.unwrap_or(span);
         let mut operands: Vec<ValueId> = Vec::new();
         let mut loops: Vec<(String, i64)> = Vec::new();
         let mut fixed: Vec<Option<i64>> = Vec::new();
@@ -223,12 +230,18 @@ impl<'a> Lower<'a> {
     }
 
     /// Reports weights that are shared but declared nowhere, and fixed indices outside their loops.
-    pub(crate) fn check_shared(&mut self) {
+    /// Returns the names of the former.
+    pub(crate) fn check_shared(&mut self) -> BTreeSet<String> {
+        let mut undeclared = BTreeSet::new();
         let mut found = Vec::new();
         for known in self.weights.by_key.values() {
             let w = &self.module.weights[known.id.index()];
             for (span, fixed) in &known.shared {
+                if known.declared.is_none() && self.failed_weights.contains(&key_of(&w.name).0) {
+                    continue;
+                }
                 if known.declared.is_none() {
+                    undeclared.insert(w.name.clone());
                     found.push(Diagnostic::error(codes::WEIGHT_BINDING, *span, format!("no graph declares the weight `{}`", w.name)));
                     continue;
                 }
@@ -245,6 +258,7 @@ impl<'a> Lower<'a> {
         for d in found {
             self.report(d);
         }
+        undeclared
     }
 }
 

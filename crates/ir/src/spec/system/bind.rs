@@ -1,6 +1,7 @@
 //! Binding a parsed system: configurations, values, limits, pools, tensor tables.
 
 use super::decl::*;
+use super::engine;
 use super::tables;
 use super::values::{Config, Values};
 use super::{CheckpointRef, LoadedSystem, Overrides, Serve, System, Width, parse_sets};
@@ -10,7 +11,7 @@ use crate::spec::load::{Host, Loader};
 use crate::spec::lower::{FunctionRequest, Lower};
 use crate::spec::statics::{self, Static};
 use crate::ty::Numerics;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn bind(
     loader: Loader,
@@ -41,18 +42,31 @@ pub(super) fn bind(
             bound.insert(c.name.name.clone(), component_values(&values, c, &files.list[*file], &mut diags));
         }
     }
+    let set_values = system_values(&values);
+    let complete = bound.len() == decl.components.len()
+        && decl.components.iter().all(|c| {
+            let f = component_files.get(&c.name.name).map(|i| &files.list[*i]);
+            f.zip(bound.get(&c.name.name)).is_some_and(|(f, values)| {
+                let optional = |name: &str| f.params.iter().any(|p| p.name.name == name && matches!(p.kind, ParamKind::OneOf(_)));
+                declared_names(f).iter().all(|n| values.contains_key(n) || optional(n))
+            })
+        })
+        && decl.bindings.names().iter().all(|n| set_values.contains_key(n));
     let serve = serve_values(&values, &mut diags);
     let widths = width_values(&values, &serve, &mut diags);
     check_pools(&values, &component_files, &mut diags);
     if !over.no_limits {
-        check_limits(&values, &mut diags);
+        super::limits::check(&values, &mut diags);
     }
     let paths = static_paths(&values, &bound, &serve);
-    let set_values = system_values(&values);
     let patches = values.patches();
     let shares = tables::shares(&values, &mut diags);
     diags.extend(values.diags.take());
-    let usable = !diags.has_errors();
+    super::hygiene::Check { decl: &decl, files: &files, component_files: &component_files }.run(&mut diags);
+    for file in 0..files.list.len() {
+        crate::spec::hygiene::file(&files, file, &mut diags);
+    }
+    let sound = !diags.has_errors();
     let mut system = System {
         name: decl.name.name.clone(),
         decl,
@@ -71,18 +85,22 @@ pub(super) fn bind(
         states: Vec::new(),
         configs,
     };
-    for file in system.component_files.values().collect::<std::collections::BTreeSet<_>>() {
-        crate::spec::hygiene::file(&system.files, *file, &mut diags);
-    }
-    if usable {
-        let (weights, states, found) = lower_components(&system);
+    if complete {
+        let (weights, states, undeclared, found) = lower_components(&system);
         diags.extend(found);
         system.weights = weights;
         system.states = states;
-        tables::bind_sources(&mut system, &mut diags);
+        tables::bind_sources(&mut system, &undeclared, &mut diags);
+        let functions = system.check_functions(!diags.has_errors());
+        diags.extend(functions);
+    } else {
+        // Without values the graphs are still checked, with their dims unbound.
+        for file in system.component_files.values().collect::<BTreeSet<_>>() {
+            crate::spec::lower::check_file(&system.files, *file, &mut diags);
+        }
     }
-    let system = if diags.has_errors() && !usable { None } else { Some(system) };
-    LoadedSystem { sources, diags, system }
+    let diags = super::origins::explain(crate::spec::once(diags), &sources, &system);
+    LoadedSystem { sources, diags, system: (complete && sound).then_some(system) }
 }
 
 fn read_configs(
@@ -140,10 +158,15 @@ fn read_configs(
         };
         let mut at = &json;
         let mut found = true;
-        for part in c.config.iter().flat_map(|p| p.split('.')) {
+        let place = c.config.as_ref();
+        for part in place.iter().flat_map(|(p, _)| p.split('.')) {
             match at.get(part) {
                 Some(next) => at = next,
                 None => {
+                    let error = |text: String| match place {
+                        Some((_, span)) => Diagnostic::error(codes::CHECKPOINT, *span, text),
+                        None => error(text),
+                    };
                     diags.push(error(format!("{path} has no `{part}`, which the system file names as the place of its keys")));
                     found = false;
                     break;
@@ -200,7 +223,7 @@ fn component_values(values: &Values, c: &ComponentDecl, f: &GraphFile, diags: &m
             || values.sets.contains_key(name)
             || values.sets.contains_key(&format!("{component}.{name}"))
     };
-    let place = |name: &str| binding_span(&c.bindings, name).or_else(|| binding_span(&values.decl.bindings, name));
+    let place = |name: &str| place_of(values, component, c, name);
     let get = |name: &str, span: Span| values.binding(Some(component), name, place(name).unwrap_or(span)).ok();
     for d in &f.dims {
         let name = &d.name.name;
@@ -266,6 +289,7 @@ fn component_values(values: &Values, c: &ComponentDecl, f: &GraphFile, diags: &m
             diags.push(Diagnostic::error(codes::CONFIG_KEY, at, format!("`{name}` is a list, this is {v}")).related(l.name.span, "declared here"));
             continue;
         };
+        let mut fits = true;
         for item in items {
             let ok = match (&l.kind, item) {
                 (ListKind::Int, Static::Int(_)) => true,
@@ -280,6 +304,7 @@ fn component_values(values: &Values, c: &ComponentDecl, f: &GraphFile, diags: &m
                 diags.push(
                     Diagnostic::error(codes::CONFIG_KEY, at, format!("an entry of `{name}` is {want}, this is {item}")).related(l.name.span, "declared here"),
                 );
+                fits = false;
                 break;
             }
         }
@@ -291,8 +316,11 @@ fn component_values(values: &Values, c: &ComponentDecl, f: &GraphFile, diags: &m
                 Diagnostic::error(codes::BOUNDS, at, format!("`{name}` has {} entries, it needs {length} = {n}", items.len()))
                     .related(l.name.span, "declared here"),
             );
+            fits = false;
         }
-        out.insert(name.clone(), v);
+        if fits {
+            out.insert(name.clone(), v);
+        }
     }
     let declared = declared_names(f);
     for (n, _) in c.bindings.dims.iter().chain(&c.bindings.params) {
@@ -302,6 +330,12 @@ fn component_values(values: &Values, c: &ComponentDecl, f: &GraphFile, diags: &m
         check_declared(n, &declared, f, diags);
     }
     out
+}
+
+/// Where a component's value comes from: the command line, the component, or the system.
+fn place_of(values: &Values, component: &str, c: &ComponentDecl, name: &str) -> Option<Span> {
+    let set = values.sets.get(&format!("{component}.{name}")).or_else(|| values.sets.get(name).filter(|_| binding_span(&c.bindings, name).is_none()));
+    set.map(|(_, s)| *s).or_else(|| binding_span(&c.bindings, name)).or_else(|| binding_span(&values.decl.bindings, name))
 }
 
 fn check_declared(n: &crate::spec::expr::Ident, declared: &[String], f: &GraphFile, diags: &mut Diagnostics) {
@@ -320,7 +354,7 @@ fn unbound(what: &str, name: &str, component: &str, declared: Span, at: Span) ->
         .help(format!("bind it in the system file, or with --set {component}.{name}=VALUE"))
 }
 
-fn binding_span(b: &Bindings, name: &str) -> Option<Span> {
+pub(super) fn binding_span(b: &Bindings, name: &str) -> Option<Span> {
     let simple = b.dims.iter().chain(&b.params).find(|(n, _)| n.name == name).map(|(_, e)| e.span);
     simple.or_else(|| {
         b.lists.iter().find(|(n, _)| n.name == name).map(|(n, l)| match l {
@@ -388,20 +422,37 @@ fn serve_values(values: &Values, diags: &mut Diagnostics) -> Serve {
 }
 
 fn width_values(values: &Values, serve: &Serve, diags: &mut Diagnostics) -> BTreeMap<String, Vec<Width>> {
+    let laws = engine::CHOICES.iter().find(|c| c.name == "law").map_or(&[] as &[&str], |c| c.words);
     let mut out = BTreeMap::new();
     for (law, rules) in &values.decl.widths {
-        let mut list = Vec::new();
-        for r in rules {
+        if !laws.contains(&law.name.as_str()) {
+            let mut d = Diagnostic::error(codes::SYSTEM, law.span, format!("there is no law `{}`", law.name));
+            d = match suggest(&law.name, laws.iter().copied()) {
+                Some(near) => d.help(format!("did you mean `{near}`?")),
+                None => d.help(format!("widths are given for {}", laws.join(", "))),
+            };
+            diags.push(d);
+        }
+        let mut list: Vec<Width> = Vec::new();
+        for (i, r) in rules.iter().enumerate() {
+            if let Some(other) = rules[..i].iter().find(|o| o.requests.0 <= r.requests.1 && r.requests.0 <= o.requests.1) {
+                diags.push(
+                    Diagnostic::error(codes::SYSTEM, r.width.span, format!("two rules for {} requests", r.requests.0.max(other.requests.0)))
+                        .related(other.width.span, "the other rule")
+                        .help("one rule decides each number of requests"),
+                );
+            }
             let Some(w) = values.eval(&r.width, None, &BTreeMap::new()) else { continue };
             match w.as_i64() {
                 Some(width) if (1..=serve.block).contains(&width) => {
                     list.push(Width { from: r.requests.0, to: r.requests.1, width });
                 }
-                _ => diags.push(Diagnostic::error(
-                    codes::BOUNDS,
-                    r.width.span,
-                    format!("a width is within 1..{}, the rows of a block; this is {w}", serve.block),
-                )),
+                // A block without rows was reported.
+                _ if serve.block < 1 => {}
+                _ => diags.push(
+                    Diagnostic::error(codes::BOUNDS, r.width.span, format!("a width is within 1..{}, this is {w}", serve.block))
+                        .help("it counts the rows of a block that are verified, the anchor included"),
+                ),
             }
         }
         out.insert(law.name.clone(), list);
@@ -463,74 +514,6 @@ fn check_pools(values: &Values, component_files: &BTreeMap<String, usize>, diags
     }
 }
 
-fn check_limits(values: &Values, diags: &mut Diagnostics) {
-    for l in &values.decl.limits {
-        match values.eval(&l.require, None, &BTreeMap::new()) {
-            Some(Static::Bool(true)) | None => {}
-            Some(Static::Bool(false)) => {
-                let mut d = Diagnostic::error(codes::LIMIT, l.span, format!("limit violated: {}", l.require))
-                    .label(l.reason.clone());
-                for (text, v, span) in facts(values, &l.require) {
-                    d = match span {
-                        Some(span) => d.related(span, format!("{text} is {v}")),
-                        None => d.help(format!("{text} is {v}")),
-                    };
-                }
-                diags.push(d);
-            }
-            Some(other) => diags.push(Diagnostic::error(codes::BAD_ATTRIBUTE, l.span, format!("a limit is true or false, this is {other}"))),
-        }
-    }
-}
-
-/// What the names in a violated limit stand for, and where they got it.
-fn facts(values: &Values, e: &crate::spec::expr::Expr) -> Vec<(String, Static, Option<Span>)> {
-    use crate::spec::expr::ExprKind;
-    let mut out = Vec::new();
-    match &e.kind {
-        ExprKind::Name(n) => {
-            if let Ok(v) = values.binding(None, n, e.span) {
-                let set = values.sets.get(n).map(|(_, s)| *s);
-                out.push((n.clone(), v, set.or_else(|| binding_span(&values.decl.bindings, n))));
-            }
-        }
-        ExprKind::Attr(..) => {
-            let text = e.to_string();
-            let path: Vec<&str> = text.split('.').collect();
-            if let Ok(v) = values.path(&path, e.span) {
-                out.push((text.clone(), v, fact_span(values, &path)));
-            }
-        }
-        ExprKind::Unary(_, x) => out.extend(facts(values, x)),
-        ExprKind::Binary(_, a, b) => {
-            out.extend(facts(values, a));
-            out.extend(facts(values, b));
-        }
-        ExprKind::Call { args, .. } => args.iter().for_each(|a| out.extend(facts(values, a))),
-        _ => {}
-    }
-    out
-}
-
-fn fact_span(values: &Values, path: &[&str]) -> Option<Span> {
-    let [first, key, ..] = path else { return None };
-    if let Some((_, s)) = values.sets.get(&path.join(".")) {
-        return Some(*s);
-    }
-    if *first == "serve" {
-        return values.decl.serve.iter().find(|(k, _)| k.name == *key).map(|(_, e)| e.span);
-    }
-    if let Some(c) = values.decl.components.iter().find(|c| c.name.name == *first) {
-        return binding_span(&c.bindings, key).or_else(|| binding_span(&values.decl.bindings, key));
-    }
-    let p = values.decl.pools.iter().find(|p| p.name.name == *first)?;
-    match *key {
-        "kind" => Some(p.kind.span),
-        "dtype" => p.dtype.as_ref().map(|d| d.span),
-        _ => None,
-    }
-}
-
 /// Dotted values phases and entries may use.
 fn static_paths(values: &Values, bound: &BTreeMap<String, BTreeMap<String, Static>>, serve: &Serve) -> BTreeMap<String, Static> {
     let mut out = BTreeMap::new();
@@ -558,8 +541,9 @@ fn system_values(values: &Values) -> BTreeMap<String, Static> {
     out
 }
 
-/// Lowers every graph of every component once, to find all weights and states and every error.
-fn lower_components(system: &System) -> (Vec<crate::ir::Weight>, Vec<crate::ir::StateDecl>, Diagnostics) {
+/// Lowers every graph of every component once, to find all weights and states and every error. Also the names of weights
+/// that are shared and that no graph declares.
+fn lower_components(system: &System) -> (Vec<crate::ir::Weight>, Vec<crate::ir::StateDecl>, BTreeSet<String>, Diagnostics) {
     let mut lower = Lower::new(&system.files, system, &system.name, system.numerics);
     lower.exhaustive = true;
     let none = BTreeMap::new();
@@ -588,8 +572,8 @@ fn lower_components(system: &System) -> (Vec<crate::ir::Weight>, Vec<crate::ir::
             });
         }
     }
-    lower.check_shared();
-    (lower.module.weights, lower.module.states, lower.diags)
+    let undeclared = lower.check_shared();
+    (lower.module.weights, lower.module.states, undeclared, lower.diags)
 }
 
 /// A graph only other graphs of its file call has its weights under their nodes.

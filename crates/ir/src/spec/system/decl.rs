@@ -25,7 +25,7 @@ pub(crate) struct CheckpointDecl {
     /// Directory, resolved against the file that names it.
     pub path: Option<(String, Span)>,
     /// Dotted place of the model's keys in config.json.
-    pub config: Option<String>,
+    pub config: Option<(String, Span)>,
     pub ignore: Vec<IgnoreDecl>,
 }
 
@@ -103,7 +103,8 @@ pub(crate) struct StreamDecl {
     pub tokens: String,
     pub blocks: Option<String>,
     pub keep: Option<String>,
-    pub block_outputs: Vec<String>,
+    pub block_outputs: Vec<Ident>,
+    pub span: Span,
 }
 
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use super::System;
 use super::decl::{EntryDecl, PhaseDecl};
-use crate::diag::{Diagnostic, Diagnostics, codes};
+use crate::diag::{Diagnostic, Diagnostics, Span, codes};
 use crate::ir::Module;
 use crate::spec::lower::{FunctionRequest, Lower};
 use crate::spec::statics::Static;
@@ -98,7 +98,7 @@ impl System {
         Some(e.graph.inputs.iter().map(|i| i.name.name.clone()).collect())
     }
 
-    fn start<'a>(&'a self) -> Lower<'a> {
+    pub(super) fn start<'a>(&'a self) -> Lower<'a> {
         let mut lower = Lower::new(&self.files, self, &self.name, self.numerics);
         lower.adopt(&self.weights, &self.states);
         lower
@@ -129,7 +129,7 @@ impl System {
             .collect();
         let chosen = in_wire_order(chosen)?;
         // First all outputs, for their types; then only those that are read.
-        let mut wires: BTreeMap<(String, String), TensorType> = BTreeMap::new();
+        let mut wires: BTreeMap<(String, String), Option<(TensorType, Span)>> = BTreeMap::new();
         let mut read: BTreeSet<(String, String)> = BTreeSet::new();
         for (p, variant) in &chosen {
             let mut lower = self.start();
@@ -141,7 +141,7 @@ impl System {
             let func = &lower.module.funcs[0];
             for (name, v) in func.outputs.iter().zip(&func.region(func.body).yields) {
                 if let Some(t) = func.tensor(*v) {
-                    wires.insert((p.name.name.clone(), name.clone()), t.clone());
+                    wires.insert((p.name.name.clone(), name.clone()), Some((t.clone(), output_span(p, name))));
                 }
             }
             for i in &p.graph.inputs {
@@ -181,7 +181,7 @@ impl System {
         if lower.diags.has_errors() { Err(lower.diags) } else { Ok(PhaseModule { module: lower.module, phases }) }
     }
 
-    fn phase_function<'a>(
+    pub(super) fn phase_function<'a>(
         &'a self,
         lower: &mut Lower<'a>,
         p: &'a PhaseDecl,
@@ -241,22 +241,40 @@ impl System {
     }
 }
 
+impl System {
+    /// An entry with every node, and what is wrong with it.
+    pub(super) fn check_entry(&self, e: &EntryDecl) -> (Module, Diagnostics) {
+        let mut lower: Lower<'_> = self.start();
+        lower.all_nodes = true;
+        lower.function(FunctionRequest {
+            name: e.name.name.clone(),
+            graph: &e.graph,
+            file: None,
+            values: &self.set_values,
+            outputs: None,
+            weights: None,
+            available: None,
+        });
+        (lower.module, lower.diags)
+    }
+}
+
 /// Phases in an order in which every wire leads forward.
-fn in_wire_order<T>(phases: Vec<(&PhaseDecl, T)>) -> Result<Vec<(&PhaseDecl, T)>, Diagnostics> {
+pub(super) fn in_wire_order<T>(phases: Vec<(&PhaseDecl, T)>) -> Result<Vec<(&PhaseDecl, T)>, Diagnostics> {
     let mut left = phases;
     let mut out: Vec<(&PhaseDecl, T)> = Vec::new();
     while !left.is_empty() {
         let ready = left.iter().position(|(p, _)| {
             let mut sources = p.graph.inputs.iter().filter_map(|i| i.from.as_ref());
             // A phase that is not there at all is reported when its output is looked up.
-            sources.all(|(from, _)| !left.iter().any(|(q, _)| q.name.name == from.name))
+            // One that is wired from itself is reported there.
+            sources.all(|(from, _)| from.name == p.name.name || !left.iter().any(|(q, _)| q.name.name == from.name))
         });
         match ready {
             Some(i) => out.push(left.remove(i)),
             None => {
                 let mut diags = Diagnostics::default();
-                let name = &left[0].0.name;
-                diags.push(Diagnostic::error(codes::CYCLE, name.span, format!("phase `{}` needs what comes after it", name.name)));
+                diags.push(backward(&left));
                 return Err(diags);
             }
         }
@@ -264,11 +282,36 @@ fn in_wire_order<T>(phases: Vec<(&PhaseDecl, T)>) -> Result<Vec<(&PhaseDecl, T)>
     Ok(out)
 }
 
+/// The wire of a cycle of phases that leads from a later to an earlier one.
+fn backward<T>(left: &[(&PhaseDecl, T)]) -> Diagnostic {
+    let place = |name: &str| super::engine::PHASES.iter().position(|p| p.name == name).unwrap_or(usize::MAX);
+    let wires = left.iter().flat_map(|(p, _)| p.graph.inputs.iter().filter_map(move |i| Some((*p, i, i.from.as_ref()?))));
+    let within = wires.filter(|(p, _, (from, _))| from.name != p.name.name && left.iter().any(|(q, _)| q.name.name == from.name));
+    let wires: Vec<_> = within.collect();
+    let culprit = wires.iter().find(|(p, _, (from, _))| place(&from.name) >= place(&p.name.name)).or(wires.first());
+    let Some((p, input, (from, out))) = culprit else {
+        return Diagnostic::error_nowhere(codes::CYCLE, "phases need each other");
+    };
+    let text = format!("phase `{}` needs `{}.{}`, which comes after it", p.name.name, from.name, out.name);
+    let mut d = Diagnostic::error(codes::CYCLE, input.name.span, text);
+    for (q, i, (source, _)) in &wires {
+        if q.name.name == from.name {
+            d = d.related(i.name.span, format!("phase `{}` needs phase `{}`", q.name.name, source.name));
+        }
+    }
+    d.help("what a phase needs from an earlier cycle is state")
+}
+
+/// Where an output of a phase is declared.
+pub(super) fn output_span(p: &PhaseDecl, output: &str) -> Span {
+    p.graph.outputs.iter().find(|o| o.name.name == output).map_or(p.name.span, |o| o.value.span)
+}
+
 fn stream_of(e: &EntryDecl) -> Option<Stream> {
     e.stream.as_ref().map(|s| Stream {
         tokens: s.tokens.clone(),
         blocks: s.blocks.clone(),
         keep: s.keep.clone(),
-        block_outputs: s.block_outputs.clone(),
+        block_outputs: s.block_outputs.iter().map(|o| o.name.clone()).collect(),
     })
 }

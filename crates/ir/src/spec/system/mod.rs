@@ -1,8 +1,13 @@
 //! Systems: components with bound dims, limits, phases and entries.
 
 mod bind;
+mod check;
 mod decl;
+pub mod engine;
 mod functions;
+mod hygiene;
+mod limits;
+mod origins;
 mod parse;
 mod tables;
 mod values;
@@ -112,10 +117,10 @@ pub struct LoadedSystem {
 
 /// Loads a system file whose tree is `root`.
 pub(crate) fn load(mut loader: Loader, root: Node, path: &str, host: &dyn Host, over: &Overrides) -> LoadedSystem {
-    let root = extend(&mut loader, root, path, 0);
+    let root = extend(&mut loader, root, path, &mut Vec::new());
     let decl = root.and_then(|r| parse::system(&r, &loader.sources, &mut loader.diags));
     let Some(decl) = decl else {
-        return LoadedSystem { sources: loader.sources, diags: loader.diags, system: None };
+        return LoadedSystem { sources: loader.sources, diags: super::once(loader.diags), system: None };
     };
     let mut component_files = BTreeMap::new();
     for c in &decl.components {
@@ -128,24 +133,32 @@ pub(crate) fn load(mut loader: Loader, root: Node, path: &str, host: &dyn Host, 
     bind::bind(loader, decl, component_files, host, over)
 }
 
-/// Most `extends` in a row.
-const MAX_EXTENDS: usize = 16;
-
-fn extend(loader: &mut Loader, root: Node, path: &str, depth: usize) -> Option<Node> {
+/// The tree of a system file laid over those it extends. `chain` holds the files on the way here.
+fn extend(loader: &mut Loader, root: Node, path: &str, chain: &mut Vec<(String, Span)>) -> Option<Node> {
     let Some(entry) = root.get("extends") else { return Some(root) };
-    let (key_span, span) = (entry.key_span, entry.value.span);
+    let span = entry.value.span;
     let Some(base) = entry.value.as_str().map(str::to_string) else {
-        loader.diags.push(Diagnostic::error(codes::YAML_SHAPE, span, "`extends` names a system file"));
+        let d = Diagnostic::error(codes::YAML_SHAPE, span, "`extends` names a system file");
+        loader.diags.push(d.help("extends: parts/base.yaml"));
         return None;
     };
-    if depth >= MAX_EXTENDS {
-        loader.diags.push(Diagnostic::error(codes::RECURSION, key_span, "system files extend each other in a circle"));
+    chain.push((super::load::normal(path), span));
+    let base_path = super::load::normal(&parse::relative(&loader.sources, span, &base));
+    if let Some(first) = chain.iter().position(|(p, _)| *p == base_path) {
+        let mut d = Diagnostic::error(codes::RECURSION, span, "system files extend each other in a circle");
+        for (p, s) in &chain[first..chain.len() - 1] {
+            d = d.related(*s, format!("by way of {p}"));
+        }
+        loader.diags.push(d.help("a system extends files that do not extend it"));
         return None;
     }
-    let base_path = super::load::normal(&parse::relative(&loader.sources, span, &base));
-    let _ = path;
     let tree = loader.tree(&base_path, Some(span))?;
-    let tree = extend(loader, tree, &base_path, depth + 1)?;
+    if tree.get("graph").is_some() {
+        let d = Diagnostic::error(codes::FILE, span, format!("{base_path} is a graph file, it cannot be extended"));
+        loader.diags.push(d.help("a component names its graph file: components: {NAME: {graph: FILE}}"));
+        return None;
+    }
+    let tree = extend(loader, tree, &base_path, chain)?;
     Some(parse::merge(tree, root))
 }
 

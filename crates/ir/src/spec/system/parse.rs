@@ -122,10 +122,10 @@ fn list(e: &Entry, diags: &mut Diagnostics) -> Option<(Ident, ListBinding)> {
 fn checkpoint(e: &Entry, sources: &SourceMap, diags: &mut Diagnostics) -> Option<CheckpointDecl> {
     check_name("a checkpoint", e, diags).then_some(())?;
     let mut f = Fields::open("a checkpoint", &e.value, diags)?;
-    let path = f.take("path").and_then(|p| {
+    let path = f.take("path").filter(|p| p.value.value != Value::Null).and_then(|p| {
         text("a checkpoint's path", &p.value, diags).map(|t| (relative(sources, p.value.span, t), p.value.span))
     });
-    let config = f.take("config").and_then(|p| text("a place in config.json", &p.value, diags)).map(str::to_string);
+    let config = f.take("config").and_then(|p| text("a place in config.json", &p.value, diags).map(|t| (t.to_string(), p.value.span)));
     let mut ignore = Vec::new();
     if let Some(list) = f.take("ignore") {
         for n in items("ignore", &list.value, diags) {
@@ -211,7 +211,7 @@ fn pool(e: &Entry, diags: &mut Diagnostics) -> Option<PoolDecl> {
             }
         }
     });
-    let mut word = |f: &mut Fields, key: &'static str, diags: &mut Diagnostics| {
+    let word = |f: &mut Fields, key: &'static str, diags: &mut Diagnostics| {
         f.take(key).and_then(|p| text(key, &p.value, diags).map(|t| Ident { name: t.to_string(), span: p.value.span }))
     };
     let kind = word(&mut f, "kind", diags);
@@ -291,56 +291,60 @@ fn entry(e: &Entry, diags: &mut Diagnostics) -> Option<EntryDecl> {
         let mut block_outputs = Vec::new();
         if let Some(p) = g.take("block_outputs") {
             let list = items("block_outputs", &p.value, diags);
-            block_outputs = list.iter().filter_map(|n| text("an output", n, diags).map(str::to_string)).collect();
+            let ident = |n: &Node, t: &str| Ident { name: t.to_string(), span: n.span };
+            block_outputs = list.iter().filter_map(|n| text("an output", n, diags).map(|t| ident(n, t))).collect();
         }
         if blocks.is_some() != keep.is_some() {
             diags.push(Diagnostic::error(codes::MISSING_KEY, s.value.span, "`blocks` and `keep` go together"));
         }
         g.finish(diags);
-        stream = tokens.map(|tokens| StreamDecl { tokens, blocks, keep, block_outputs });
+        stream = tokens.map(|tokens| StreamDecl { tokens, blocks, keep, block_outputs, span: s.key_span });
     }
     let graph = graph_body(ident(e), &mut f, diags);
     f.finish(diags);
     Some(EntryDecl { name: ident(e), stream, graph })
 }
 
-/// `over` laid over `base`: mappings merge key by key, `limits` add up, anything else is replaced.
+/// `over` laid over `base`: collections of named things merge name by name, `limits` add up, a value replaces the other, and
+/// nothing (`name: null`) removes what the base has.
 pub(crate) fn merge(base: Node, over: Node) -> Node {
-    merge_at(base, over, 0)
+    merge_at(base, over, &mut Vec::new())
 }
 
-fn merge_at(base: Node, over: Node, depth: usize) -> Node {
-    match (base.value, over.value) {
-        (Value::Map(base_entries), Value::Map(over_entries)) => {
-            let mut out = base_entries;
-            for e in over_entries {
-                match out.iter_mut().find(|o| o.key == e.key) {
-                    Some(slot) => {
-                        let old = std::mem::replace(&mut slot.value, Node { span: e.value.span, value: Value::Null });
-                        slot.key_span = e.key_span;
-                        slot.value = match (depth, e.key.as_str(), &old.value, &e.value.value) {
-                            (0, "limits", Value::Seq(a), Value::Seq(b)) => {
-                                let all = a.iter().chain(b).cloned().collect();
-                                Node { span: e.value.span, value: Value::Seq(all) }
-                            }
-                            _ if depth < 4 && !replaced_whole(&old, &e.value) => merge_at(old, e.value, depth + 1),
-                            _ => e.value,
-                        };
-                    }
-                    None => out.push(e),
-                }
-            }
-            Node { span: over.span, value: Value::Map(out) }
+fn merge_at(base: Node, over: Node, path: &mut Vec<String>) -> Node {
+    let (Value::Map(mut out), Value::Map(entries)) = (base.value, over.value.clone()) else { return over };
+    for e in entries {
+        let Some(at) = out.iter().position(|o| o.key == e.key) else {
+            out.push(e);
+            continue;
+        };
+        if matches!(e.value.value, Value::Null) {
+            out.remove(at);
+            continue;
         }
-        (_, Value::Null) if depth > 0 => Node { span: over.span, value: Value::Null },
-        (_, value) => Node { span: over.span, value },
+        path.push(e.key.clone());
+        let slot = &mut out[at];
+        let old = std::mem::replace(&mut slot.value, Node { span: e.value.span, value: Value::Null });
+        slot.key_span = e.key_span;
+        slot.value = match (path.as_slice(), old.value, e.value.value) {
+            ([limits], Value::Seq(a), Value::Seq(b)) if limits == "limits" => {
+                Node { span: e.value.span, value: Value::Seq(a.into_iter().chain(b).collect()) }
+            }
+            (p, old_value @ Value::Map(_), value @ Value::Map(_)) if !is_value(p) => {
+                merge_at(Node { span: old.span, value: old_value }, Node { span: e.value.span, value }, path)
+            }
+            (_, _, value) => Node { span: e.value.span, value },
+        };
+        path.pop();
     }
+    Node { span: over.span, value: Value::Map(out) }
 }
 
-/// Mappings that are one value and not a collection of named things.
-fn replaced_whole(old: &Node, new: &Node) -> bool {
-    let alternative = |n: &Node| {
-        n.as_map().is_some_and(|m| m.iter().any(|e| ["share", "tensor", "each", "match", "repeat", "scan", "call", "value"].contains(&e.key.as_str())))
-    };
-    alternative(old) || alternative(new)
+/// True for the place of one value, which may be written as a mapping; other mappings are collections.
+fn is_value(path: &[String]) -> bool {
+    let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+    matches!(
+        parts.as_slice(),
+        ["lists", _] | ["components", _, "lists" | "tensors", _] | ["phases" | "entries", _, "nodes" | "inputs" | "outputs", _]
+    )
 }

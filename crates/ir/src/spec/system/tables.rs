@@ -13,7 +13,7 @@ use crate::spec::yaml::Text;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Splits a template into text and the parts in braces.
-fn template(text: &str) -> Vec<(String, Option<String>)> {
+pub(super) fn template(text: &str) -> Vec<(String, Option<String>)> {
     let mut out = Vec::new();
     let mut rest = text;
     while let Some(start) = rest.find('{') {
@@ -67,10 +67,10 @@ fn constant(values: &Values, component: &str, text: &str, span: Span, diags: &mu
 }
 
 /// Gives every weight its tensor, and reports weights without a line and lines without a weight.
-pub(super) fn bind_sources(system: &mut System, diags: &mut Diagnostics) {
+pub(super) fn bind_sources(system: &mut System, undeclared: &BTreeSet<String>, diags: &mut Diagnostics) {
     let mut used: BTreeSet<(String, String)> = BTreeSet::new();
     let mut weights = std::mem::take(&mut system.weights);
-    for w in &mut weights {
+    for w in weights.iter_mut().filter(|w| !undeclared.contains(&w.name)) {
         let (component, local) = w.name.split_once('.').unwrap_or(("", &w.name));
         let key = weight_key(local);
         let Some(c) = system.decl.components.iter().find(|c| c.name.name == component) else { continue };
@@ -146,7 +146,7 @@ fn possible_weights(files: &Files, file: usize) -> BTreeSet<String> {
     let f = &files.list[file];
     let mut out = BTreeSet::new();
     out.extend(f.weights.iter().map(|w| w.name.name.clone()));
-    let mut walk = Walk { files, out: &mut out, depth: 0 };
+    let mut walk = Walk { files, out: &mut out, depth: 0, left: MAX_VISITS };
     if let Some(g) = &f.main {
         walk.graph(f, file, g, "");
     }
@@ -161,13 +161,18 @@ struct Walk<'w> {
     files: &'w Files,
     out: &'w mut BTreeSet<String>,
     depth: usize,
+    left: usize,
 }
+
+/// Graphs looked at for the weights of one file; calls are followed as often as they are made.
+const MAX_VISITS: usize = 10_000;
 
 impl Walk<'_> {
     fn graph(&mut self, f: &GraphFile, file: usize, g: &GraphDecl, prefix: &str) {
-        if self.depth > 32 {
+        if self.depth > 32 || self.left == 0 {
             return;
         }
+        self.left -= 1;
         self.depth += 1;
         for w in g.weights.iter().filter(|w| w.from.is_none()) {
             self.out.insert(at(prefix, &w.name.name));

@@ -82,6 +82,7 @@ impl<'s> Values<'s> {
             ExprKind::Float(v) => Ok(Static::Float(*v)),
             ExprKind::Bool(v) => Ok(Static::Bool(*v)),
             ExprKind::None => Ok(Static::None),
+            ExprKind::Broken => Err(Miss::Reported),
             ExprKind::Str(s) => Ok(Static::Str(s.clone())),
             ExprKind::List(items) => items.iter().map(sub).collect::<Result<Vec<_>, _>>().map(Static::List),
             ExprKind::Unary(op, x) => statics::unary(*op, &sub(x)?).map_err(|err| self.wrong(err, e.span)),
@@ -173,10 +174,12 @@ impl<'s> Values<'s> {
                 Ok(v) => match &found {
                     None => found = Some((v, e)),
                     Some((first, at)) if statics::equal(first, &v) != Ok(true) => {
-                        return Err(self.report(
-                            Diagnostic::error(codes::CONFIG_KEY, e.span, format!("this says {v}, but {first} stands under another spelling of the same key"))
-                                .related(at.span, format!("this says {first}")),
-                        ));
+                        let text = format!("{e} says {v}, but {at}, another spelling of the same key, says {first}");
+                        let mut d = Diagnostic::error(codes::CONFIG_KEY, e.span, text).related(at.span, format!("this says {first}"));
+                        for c in self.checkpoints_of(e) {
+                            d = self.with_checkpoint(d, c).help(format!("make them agree in {}/config.json", self.configs[c].dir));
+                        }
+                        return Err(self.report(d));
                     }
                     Some(_) => {}
                 },
@@ -188,10 +191,12 @@ impl<'s> Values<'s> {
             Some((v, _)) => Ok(v),
             None => {
                 let spellings: Vec<String> = args.iter().map(|a| a.to_string()).collect();
-                Err(Miss::Absent(Box::new(
-                    Diagnostic::error(codes::CONFIG_KEY, span, format!("config.json has none of {}", spellings.join(", ")))
-                        .help("a key of training has no default: add it to config.json, or write its value here"),
-                )))
+                let mut d = Diagnostic::error(codes::CONFIG_KEY, span, format!("config.json has none of {}", spellings.join(", ")))
+                    .help("a key of training has no default: add it to config.json, or write its value here");
+                if let Some(c) = args.iter().flat_map(|a| self.checkpoints_of(a)).next() {
+                    d = self.with_checkpoint(d, c);
+                }
+                Err(Miss::Absent(Box::new(d)))
             }
         }
     }
@@ -333,6 +338,13 @@ impl<'s> Values<'s> {
         }
     }
 
+    /// Where the dtype of `component.weight.dtype` is written.
+    pub fn weight_dtype_span(&self, path: &[&str]) -> Option<Span> {
+        let [component, weight, "dtype"] = path else { return None };
+        let f = &self.files.list[*self.component_files.get(*component)?];
+        f.weights.iter().find(|w| w.name.name == *weight).map(|w| w.ty.span)
+    }
+
     fn serve(&self, key: &str, span: Span) -> Get {
         let set = format!("serve.{key}");
         if let Some((e, _)) = self.sets.get(&set) {
@@ -370,6 +382,20 @@ impl<'s> Values<'s> {
         f.states.iter().find(|s| s.name.name == state.name)
     }
 
+    /// The diagnostic with the place that chose the checkpoint.
+    fn with_checkpoint(&self, d: Diagnostic, name: &str) -> Diagnostic {
+        let decl = self.decl.checkpoints.iter().find(|c| c.name.name == name);
+        match decl.and_then(|c| c.path.as_ref()) {
+            Some((_, span)) => d.related(*span, format!("checkpoint `{name}`")),
+            None => d,
+        }
+    }
+
+    /// The checkpoints an expression reads.
+    fn checkpoints_of(&self, e: &Expr) -> Vec<&str> {
+        path_of(e).and_then(|p| self.configs.get_key_value(p[0])).map(|(k, _)| k.as_str()).into_iter().collect()
+    }
+
     fn config_key(&self, name: &str, config: &Config, path: &[&str], span: Span) -> Get {
         let mut at = &config.json;
         for (i, key) in path.iter().enumerate() {
@@ -383,7 +409,7 @@ impl<'s> Values<'s> {
                         Some(near) => d.help(format!("did you mean `{near}`? The file is in {}", config.dir)),
                         None => d.help(format!("the file is in {}", config.dir)),
                     };
-                    return Err(Miss::Absent(Box::new(d)));
+                    return Err(Miss::Absent(Box::new(self.with_checkpoint(d, name))));
                 }
             }
         }

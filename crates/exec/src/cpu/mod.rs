@@ -1,0 +1,301 @@
+//! The CPU backend.
+//!
+//! A function is turned into a *tape* for the shapes of its inputs: loops unrolled, cases resolved, views free, values
+//! that depend on weights alone computed once for the runtime, elementwise chains merged, buffers put into slots of one
+//! arena. A run walks the tape.
+//!
+//! Invariants: no instruction's arithmetic on a row depends on how many rows, requests or threads share the call, and
+//! merging keeps every operation of every element. So the bits of a row are the same in any chunk, block and batch.
+//! After an error the recurrent states and windows of the call's requests are unspecified.
+
+mod consts;
+mod elements;
+mod emit;
+mod instr;
+mod map;
+mod number;
+mod plan;
+mod run;
+mod states;
+mod view;
+mod walk;
+
+pub use states::Capacity;
+
+use crate::runtime::{Bytes, Mode, ProgramId, RequestId, RunError, Runtime, Tables};
+use consts::Shared;
+use elements::{Arena, Kind};
+use instr::Tape;
+use run::Machine;
+use spinec_ir::interp::{Observer, WeightStore};
+use spinec_ir::ir::{Module, verify};
+use spinec_ir::tensor::{Data, Tensor};
+use states::{Element, PAGE, Paged, Shape, States};
+use std::collections::BTreeMap;
+
+/// Tapes kept for one function: one a combination of input shapes that comes up again and again.
+const MAX_TAPES: usize = 64;
+
+/// Runs modules with the kernels of this crate.
+pub struct CpuRuntime {
+    tables: Tables,
+    shared: Shared,
+    arena: Arena,
+    states: States,
+    programs: Vec<Program>,
+}
+
+struct Program {
+    module: Module,
+    /// Tapes by function, the last used first.
+    tapes: Vec<Vec<Tape>>,
+}
+
+impl CpuRuntime {
+    /// A runtime whose modules share `tables`, with `threads` threads in all. Weights are taken from `store` when they are
+    /// first needed. Pools grow to `capacity` as positions are written.
+    ///
+    /// # Errors
+    /// The extents of a state have no value.
+    pub fn new(
+        tables: &Tables,
+        store: Box<dyn WeightStore + Send + Sync>,
+        threads: usize,
+        capacity: Capacity,
+    ) -> Result<CpuRuntime, RunError> {
+        Ok(CpuRuntime {
+            tables: tables.clone(),
+            shared: Shared::new(&tables.weights, store, threads),
+            arena: Arena::default(),
+            states: States::new(&tables.states, capacity)?,
+            programs: Vec::new(),
+        })
+    }
+
+    /// Builds the tape of a function for inputs of the shapes of these, weights included, so that the first run does not
+    /// have to.
+    ///
+    /// # Errors
+    /// As [`Runtime::run`].
+    pub fn prepare(
+        &mut self,
+        program: ProgramId,
+        func: usize,
+        inputs: &[&Tensor],
+        requests: usize,
+    ) -> Result<(), RunError> {
+        self.tape(program, func, inputs, requests)
+    }
+
+    /// Moves the tape for these inputs to the front, building it if there is none.
+    fn tape(
+        &mut self,
+        program: ProgramId,
+        func: usize,
+        inputs: &[&Tensor],
+        requests: usize,
+    ) -> Result<(), RunError> {
+        let p = self.programs.get_mut(program.0).ok_or_else(|| failed("there is no such program"))?;
+        let f = p.module.funcs.get(func).ok_or_else(|| failed("there is no such function"))?;
+        let tapes = &mut p.tapes[func];
+        match tapes.iter().position(|t| t.fits(inputs, requests)) {
+            Some(0) => {}
+            Some(i) => tapes[..=i].rotate_right(1),
+            None => {
+                let tape = walk::build(&mut self.shared, &p.module, f, inputs, requests, None).map_err(failed)?;
+                tapes.insert(0, tape);
+                tapes.truncate(MAX_TAPES);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn failed(m: impl Into<String>) -> RunError {
+    RunError::Failed(m.into())
+}
+
+impl Runtime for CpuRuntime {
+    fn add(&mut self, module: Module) -> Result<ProgramId, RunError> {
+        let errors = verify::verify(&module);
+        if let Some(first) = errors.first() {
+            return Err(failed(format!("the module breaks {} rules of the IR: {first}", errors.len())));
+        }
+        if module.weights.len() != self.tables.weights.len() || module.states != self.tables.states {
+            return Err(failed("the module was made for other weights or states"));
+        }
+        let tapes = module.funcs.iter().map(|_| Vec::new()).collect();
+        self.programs.push(Program { module, tapes });
+        Ok(ProgramId(self.programs.len() - 1))
+    }
+
+    fn run(
+        &mut self,
+        program: ProgramId,
+        func: usize,
+        inputs: &[&Tensor],
+        requests: &[RequestId],
+        mode: Mode,
+        observer: Option<&mut dyn Observer>,
+    ) -> Result<Vec<Tensor>, RunError> {
+        let numbers: Vec<usize> = requests.iter().map(|r| r.0).collect();
+        for (i, r) in numbers.iter().enumerate() {
+            self.states.request(*r)?;
+            if numbers[..i].contains(r) {
+                return Err(failed("a request stands twice in a call"));
+            }
+        }
+        let observed;
+        let tape = match &observer {
+            Some(o) => {
+                let p = self.programs.get(program.0).ok_or_else(|| failed("there is no such program"))?;
+                let f = p.module.funcs.get(func).ok_or_else(|| failed("there is no such function"))?;
+                let n = numbers.len();
+                observed = walk::build(&mut self.shared, &p.module, f, inputs, n, Some(&**o)).map_err(failed)?;
+                &observed
+            }
+            None => {
+                self.tape(program, func, inputs, numbers.len())?;
+                &self.programs[program.0].tapes[func][0]
+            }
+        };
+        let mut machine = Machine {
+            arena: &mut self.arena,
+            pool: &self.shared.pool,
+            states: &mut self.states,
+            requests: &numbers,
+            mode,
+            watch: match observer {
+                Some(o) => Some(o),
+                None => None,
+            },
+        };
+        machine.run(tape, inputs)
+    }
+
+    fn open(&mut self, positions: usize) -> Result<RequestId, RunError> {
+        self.states.open(positions).map(RequestId)
+    }
+
+    fn close(&mut self, request: RequestId) {
+        self.states.close(request.0);
+    }
+
+    fn commit(&mut self, request: RequestId, rows: usize) -> Result<(), RunError> {
+        self.states.commit(&self.shared.pool, request.0, rows)
+    }
+
+    fn len(&self, request: RequestId) -> usize {
+        self.states.request(request.0).map_or(0, |r| r.len)
+    }
+
+    fn poison_stale(&mut self, request: RequestId) {
+        self.states.poison_stale(request.0);
+    }
+
+    fn export(&self, request: RequestId) -> Result<BTreeMap<String, Tensor>, RunError> {
+        let request = self.states.request(request.0)?;
+        let mut out = BTreeMap::new();
+        for (i, decl) in self.states.decls.iter().enumerate() {
+            for e in 0..decl.elements {
+                let name = format!("{}.{e}", decl.name);
+                let mut put = |name: String, shape: Vec<usize>, values: Vec<f64>| {
+                    let data = match Kind::of(decl.dtype) {
+                        Kind::F64 => Data::F64(values),
+                        _ => Data::F32(values.into_iter().map(|x| x as f32).collect()),
+                    };
+                    let t = Tensor::new(decl.dtype, shape, data);
+                    out.insert(name, t.ok_or_else(|| failed("a state does not fill its shape"))?);
+                    Ok::<(), RunError>(())
+                };
+                let element = &request.elements[i][e];
+                match &decl.shape {
+                    Shape::Pool { heads, width } => {
+                        let [k, v] = exported_rows(&self.states.pools[i][e], &request.pages, request.len, decl.size());
+                        put(format!("{name}.k"), vec![request.len, *heads, *width], k)?;
+                        put(format!("{name}.v"), vec![request.len, *heads, *width], v)?;
+                    }
+                    Shape::Recurrent(shape) => {
+                        let last = shape.last().copied().unwrap_or(1);
+                        let outer = shape.first().copied().unwrap_or(1);
+                        put(name, shape.clone(), turned(&content(element), outer, last))?;
+                    }
+                    Shape::Window { channels, kept } => {
+                        put(name, vec![*channels, *kept], turned(&content(element), 1, *kept))?;
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn bytes(&self) -> Bytes {
+        let [weights, derived, head_fp8] = self.shared.bytes();
+        let mut out = Bytes::from([
+            ("weights", weights),
+            ("derived", derived),
+            ("head_fp8", head_fp8),
+            ("target_kv", 0),
+            ("draft_kv", 0),
+            ("recurrent", 0),
+            ("replay", 0),
+            ("conv", 0),
+            ("arena", self.arena.bytes()),
+        ]);
+        let mut add = |owner: &'static str, n: usize| *out.entry(owner).or_default() += n as u64;
+        let first_pool = self.states.decls.iter().position(|d| matches!(d.shape, Shape::Pool { .. }));
+        for (i, (decl, pools)) in self.states.decls.iter().zip(&self.states.pools).enumerate() {
+            let owner = match decl.shape {
+                Shape::Pool { .. } if Some(i) == first_pool => "target_kv",
+                Shape::Pool { .. } => "draft_kv",
+                Shape::Recurrent(_) => "recurrent",
+                Shape::Window { .. } => "conv",
+            };
+            pools.iter().for_each(|p| add(owner, p.bytes()));
+            for element in self.states.requests.iter().flatten().flat_map(|r| &r.elements[i]) {
+                let [state, waiting] = element.bytes();
+                add(owner, state);
+                add(if owner == "recurrent" { "replay" } else { owner }, waiting);
+            }
+        }
+        out
+    }
+}
+
+/// A recurrent state or window as numbers, in the order it is held in.
+fn content(e: &Element) -> Vec<f64> {
+    match e {
+        Element::Pool => Vec::new(),
+        Element::F32(f) => f.value.iter().map(|x| f64::from(*x)).collect(),
+        Element::F64(f) => f.value.clone(),
+    }
+}
+
+/// Each of `outer` matrices [rows, columns] as [columns, rows].
+fn turned(x: &[f64], outer: usize, rows: usize) -> Vec<f64> {
+    let columns = (x.len() / outer.max(1)).checked_div(rows).unwrap_or(0);
+    let mut out = Vec::with_capacity(x.len());
+    for m in x.chunks_exact((rows * columns).max(1)) {
+        for c in 0..columns {
+            out.extend((0..rows).map(|r| m[r * columns + c]));
+        }
+    }
+    out
+}
+
+/// Keys and values of the first `len` positions.
+fn exported_rows(paged: &Paged, pages: &[u32], len: usize, row: usize) -> [Vec<f64>; 2] {
+    fn pick<T: Copy>(x: &[T], pages: &[u32], len: usize, row: usize, wide: fn(T) -> f64) -> Vec<f64> {
+        let mut out = Vec::with_capacity(len * row);
+        for p in 0..len {
+            let page = pages.get(p / PAGE).copied().unwrap_or(0) as usize;
+            out.extend(x[(page * PAGE + p % PAGE) * row..][..row].iter().map(|x| wide(*x)));
+        }
+        out
+    }
+    match paged {
+        Paged::F32(p) => [pick(&p.k, pages, len, row, f64::from), pick(&p.v, pages, len, row, f64::from)],
+        Paged::F64(p) => [pick(&p.k, pages, len, row, |x| x), pick(&p.v, pages, len, row, |x| x)],
+    }
+}
+

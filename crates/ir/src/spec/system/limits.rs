@@ -1,0 +1,117 @@
+//! The limits of a system: truths about its values, each with the reason why it must hold.
+
+use super::bind::binding_span;
+use super::decl::*;
+use super::values::Values;
+use crate::diag::{Diagnostic, Diagnostics, Span, codes};
+use crate::spec::expr::{BinaryOp, Expr, ExprKind};
+use crate::spec::statics::Static;
+use std::collections::BTreeMap;
+
+/// Reports every limit that does not hold.
+pub(super) fn check(values: &Values, diags: &mut Diagnostics) {
+    for l in &values.decl.limits {
+        match values.eval(&l.require, None, &BTreeMap::new()) {
+            Some(Static::Bool(true)) | None => {}
+            Some(Static::Bool(false)) => diags.push(violated(values, l)),
+            Some(other) => diags.push(
+                Diagnostic::error(codes::BAD_ATTRIBUTE, l.span, format!("a limit is true or false, this is {other}"))
+                    .help("a limit compares: `B == 16 and serve.requests <= 8`"),
+            ),
+        }
+    }
+}
+
+/// The error stands where the value that breaks the limit was written, if that is in the file that is checked or on the
+/// command line; otherwise at the limit.
+fn violated(values: &Values, l: &LimitDecl) -> Diagnostic {
+    let facts = facts(values, failing(values, &l.require));
+    let here = |s: &Span| s.file == values.decl.name.span.file || values.sets.values().any(|(_, set)| set.file == s.file);
+    let written = facts.iter().filter_map(|f| f.span);
+    let blamed = written.clone().find(here).or_else(|| facts.iter().filter(|f| f.declared).find_map(|f| f.span));
+    let at = blamed.unwrap_or(l.span);
+    let mut d = Diagnostic::error(codes::LIMIT, at, format!("limit violated: {} ({})", l.require, l.reason));
+    if at != l.span {
+        d = d.related(l.span, "the limit");
+    }
+    let mut rest = Vec::new();
+    for f in &facts {
+        match f.span {
+            Some(span) if span == at => d = d.label(format!("{} is {}", f.text, f.value)),
+            Some(span) => d = d.related(span, format!("{} is {}", f.text, f.value)),
+            None => rest.push(format!("{} is {}", f.text, f.value)),
+        }
+    }
+    if rest.is_empty() { d } else { d.help(rest.join(", ")) }
+}
+
+/// The part of a conjunction that is false.
+fn failing<'e>(values: &Values, e: &'e Expr) -> &'e Expr {
+    match &e.kind {
+        ExprKind::Binary(BinaryOp::And, a, b) => match values.eval(a, None, &BTreeMap::new()) {
+            Some(Static::Bool(true)) => failing(values, b),
+            _ => failing(values, a),
+        },
+        _ => e,
+    }
+}
+
+/// A name in a limit: what it stands for, and where it got that.
+struct Fact {
+    text: String,
+    value: Static,
+    span: Option<Span>,
+    /// The place is a declaration that nothing else decides, such as the dtype of a weight.
+    declared: bool,
+}
+
+fn facts(values: &Values, e: &Expr) -> Vec<Fact> {
+    let mut out = Vec::new();
+    match &e.kind {
+        ExprKind::Name(n) => {
+            if let Ok(value) = values.binding(None, n, e.span) {
+                let set = values.sets.get(n).map(|(_, s)| *s);
+                let span = set.or_else(|| binding_span(&values.decl.bindings, n));
+                out.push(Fact { text: n.clone(), value, span, declared: false });
+            }
+        }
+        ExprKind::Attr(..) => {
+            let text = e.to_string();
+            let path: Vec<&str> = text.split('.').collect();
+            if let Ok(value) = values.path(&path, e.span) {
+                let (span, declared) = match values.weight_dtype_span(&path) {
+                    Some(span) => (Some(span), true),
+                    None => (fact_span(values, &path), false),
+                };
+                out.push(Fact { text, value, span, declared });
+            }
+        }
+        ExprKind::Unary(_, x) => out.extend(facts(values, x)),
+        ExprKind::Binary(_, a, b) => {
+            out.extend(facts(values, a));
+            out.extend(facts(values, b));
+        }
+        ExprKind::Call { args, .. } => args.iter().for_each(|a| out.extend(facts(values, a))),
+        _ => {}
+    }
+    out
+}
+
+fn fact_span(values: &Values, path: &[&str]) -> Option<Span> {
+    let [first, key, ..] = path else { return None };
+    if let Some((_, s)) = values.sets.get(&path.join(".")) {
+        return Some(*s);
+    }
+    if *first == "serve" {
+        return values.decl.serve.iter().find(|(k, _)| k.name == *key).map(|(_, e)| e.span);
+    }
+    if let Some(c) = values.decl.components.iter().find(|c| c.name.name == *first) {
+        return binding_span(&c.bindings, key).or_else(|| binding_span(&values.decl.bindings, key));
+    }
+    let p = values.decl.pools.iter().find(|p| p.name.name == *first)?;
+    match *key {
+        "kind" => Some(p.kind.span),
+        "dtype" => p.dtype.as_ref().map(|d| d.span),
+        _ => None,
+    }
+}

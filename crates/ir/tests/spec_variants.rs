@@ -1,0 +1,117 @@
+//! Systems that differ from those of `graphs/` in YAML only: each loads without a message and gives modules that keep the
+//! rules of the IR, phase by phase, choice by choice and entry by entry.
+
+mod spec_support;
+
+use spec_support::{Repository, check, yaml_files};
+use spinec_ir::diag::render;
+use spinec_ir::ir::{Func, verify::verify};
+use spinec_ir::spec::system::{Overrides, System, engine};
+use spinec_ir::ty::Numerics;
+use std::collections::BTreeMap;
+
+/// A system that must load without a message.
+fn system(path: &str, over: &Overrides) -> System {
+    let (sources, found, system) = check(path, &Repository, over);
+    assert!(found.is_empty(), "{path}\n{}", render(&found, &sources, false, 100));
+    system.unwrap_or_else(|| panic!("{path} is no usable system"))
+}
+
+fn choices(law: &str, candidates: &str) -> BTreeMap<String, String> {
+    [("law", law), ("candidates", candidates)].map(|(k, v)| (k.to_string(), v.to_string())).into()
+}
+
+/// Lowers everything as the engine and `eval` do, and verifies it.
+fn lowers(path: &str, s: &System) {
+    let reads = |phase: &str, output: &str| engine::output(phase, output).is_some();
+    for law in ["greedy", "sampled", "mixed"] {
+        for candidates in ["coarse", "exact"] {
+            let m = s.phase_module(&choices(law, candidates), &reads).unwrap_or_else(|d| panic!("{path} {law} {candidates}: {d:?}"));
+            let errors = verify(&m.module);
+            assert!(errors.is_empty(), "{path} {law} {candidates}: {errors:?}");
+            let names: Vec<&str> = m.phases.iter().map(|p| p.name.as_str()).collect();
+            let want = if law == "mixed" { 4 } else { 5 };
+            assert_eq!(names.len(), want, "{path} {law}: {names:?}");
+        }
+    }
+    for e in s.entries() {
+        let m = s.entry_module(e, None, None).unwrap_or_else(|d| panic!("{path} {e}: {d:?}"));
+        let errors = verify(&m.module);
+        assert!(errors.is_empty(), "{path} {e}: {errors:?}");
+    }
+}
+
+#[test]
+fn every_system_and_variant_loads_and_lowers() {
+    let variants = yaml_files("tests/filetests/variants");
+    assert!(variants.len() >= 8);
+    for path in yaml_files("graphs").into_iter().chain(variants) {
+        for numerics in [Numerics::F32, Numerics::BF16] {
+            let over = Overrides { numerics: Some(numerics), ..Overrides::default() };
+            lowers(&path, &system(&path, &over));
+        }
+    }
+}
+
+/// The function of a phase in its greedy variant with coarse candidates.
+fn phase(s: &System, name: &str) -> Func {
+    let m = s.phase_module(&choices("greedy", "coarse"), &|_, _| true).expect("lowers");
+    let p = m.phases.iter().find(|p| p.name == name).expect("the phase is there");
+    m.module.funcs[p.func].clone()
+}
+
+/// The type of an output.
+fn output(f: &Func, name: &str) -> String {
+    let i = f.outputs.iter().position(|o| o == name).unwrap_or_else(|| panic!("no output {name}"));
+    f.tensor(f.region(f.body).yields[i]).expect("a tensor").to_string()
+}
+
+fn variant(name: &str) -> System {
+    system(&format!("tests/filetests/variants/{name}.yaml"), &Overrides::default())
+}
+
+#[test]
+fn variants_are_what_they_say() {
+    let draft = phase(&variant("block_8"), "draft");
+    assert_eq!(output(&draft, "proposal"), "i32[N, 7]");
+    let draft = phase(&variant("head_topk_4"), "draft");
+    assert_eq!(output(&draft, "candidates"), "i32[N, 7, 4]");
+    let verify = phase(&variant("captured_two"), "verify");
+    assert_eq!(output(&verify, "features"), "f32[N, W, 128]");
+    let draft = phase(&variant("no_bridge"), "draft");
+    assert_eq!(output(&draft, "candidates"), "i32[N, 7, 1]");
+    assert_eq!(output(&draft, "q"), "dist f64[N, 7, 1]");
+    let windows = |s: &System| -> Vec<i64> {
+        let f = phase(s, "draft");
+        f.ops.iter().filter(|o| o.code.name() == "attention").filter_map(|o| o.int("window")).collect()
+    };
+    assert_eq!(windows(&variant("window_off")), [0]);
+    assert_eq!(windows(&variant("no_bridge")), [40]);
+    let count = |s: &System, name: &str| s.states.iter().find(|s| s.name == name).map(|s| s.count);
+    let dense = variant("dense_target");
+    assert_eq!((count(&dense, "target.kv"), count(&dense, "target.delta").unwrap_or(0)), (Some(8), 0));
+    let half = variant("full_every_second");
+    assert_eq!((count(&half, "target.kv"), count(&half, "target.delta")), (Some(4), Some(4)));
+    let two = variant("bridge_last_two");
+    let read = two.weights.iter().find(|w| w.name == "drafter.layers.{l}.wrote.read").expect("the bridge reads");
+    assert_eq!(read.present, [false, false, false, true, true]);
+}
+
+#[test]
+fn values_can_be_set_from_outside() {
+    let sets = [("B", "4"), ("drafter.window", "none"), ("serve.requests", "2"), ("KC", "3")];
+    let over = Overrides { sets: sets.map(|(k, v)| (k.to_string(), v.to_string())).to_vec(), ..Overrides::default() };
+    let s = system("graphs/hybrid-dspine.yaml", &over);
+    assert_eq!((s.serve.requests, s.serve.block), (2, 4));
+    assert_eq!(output(&phase(&s, "draft"), "candidates"), "i32[N, 3, 3]");
+}
+
+#[test]
+fn loading_twice_gives_the_same() {
+    let show = || {
+        let s = system("graphs/hybrid-dspine.yaml", &Overrides::default());
+        let m = s.phase_module(&choices("mixed", "coarse"), &|_, _| true).expect("lowers");
+        spinec_ir::ir::text::print(&m.module)
+    };
+    assert_eq!(show(), show());
+}
