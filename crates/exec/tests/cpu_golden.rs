@@ -102,7 +102,8 @@ fn candidates_and_tail() {
             ("coins".to_string(), gold["sample_coins"].clone()),
         ]);
         for (numerics, within) in [(Numerics::F64, 1e-9), (Numerics::F32, 1e-4)] {
-            let out = both(set, numerics, "candidates", &BTreeMap::from([("hidden".into(), rows.clone())]), near(numerics));
+            let out =
+                both(set, numerics, "candidates", &BTreeMap::from([("hidden".into(), rows.clone())]), near(numerics));
             for name in ["cand_exact", "cand_coarse", "head_fp8_bits", "head_fp8_scale"] {
                 assert_eq!(out.tensors[name].to_f64(), gold[name].to_f64(), "{set} {name}");
             }

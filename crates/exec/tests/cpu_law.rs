@@ -122,10 +122,17 @@ impl Phases {
     }
 
     /// Outputs by name, and the logits.
-    fn run(&mut self, phase: &str, given: &[(&str, Tensor)], requests: &[RequestId], mode: Mode) -> Vec<(String, Tensor)> {
+    fn run(
+        &mut self,
+        phase: &str,
+        given: &[(&str, Tensor)],
+        requests: &[RequestId],
+        mode: Mode,
+    ) -> Vec<(String, Tensor)> {
         let func = self.module.phases.iter().find(|p| p.name == phase).unwrap().func;
         let f = &self.module.module.funcs[func];
-        let find = |name: &String| given.iter().find(|(n, _)| n == name).unwrap_or_else(|| panic!("{phase} needs {name}"));
+        let find =
+            |name: &String| given.iter().find(|(n, _)| n == name).unwrap_or_else(|| panic!("{phase} needs {name}"));
         let inputs: Vec<&Tensor> = f.inputs.iter().map(|n| &find(n).1).collect();
         let mut named = Named(vec![], vec!["logits", "final"]);
         let out = self.runtime.run(self.program, func, &inputs, requests, mode, Some(&mut named)).unwrap();
@@ -147,8 +154,7 @@ fn of_request(out: &[(String, Tensor)], n: usize) -> Vec<(String, Vec<u64>)> {
 #[test]
 fn batches() {
     for (system, vocabulary) in [(golden_system("s1", Numerics::F32), 97), (demo_system(Numerics::F32), 2000)] {
-        let prompts: Vec<Vec<i32>> =
-            [5, 33, 17].iter().enumerate().map(|(i, n)| tokens(*n, vocabulary, i)).collect();
+        let prompts: Vec<Vec<i32>> = [5, 33, 17].iter().enumerate().map(|(i, n)| tokens(*n, vocabulary, i)).collect();
         let alone: Vec<Vec<_>> = (0..3).map(|i| cycle(&system, &prompts[i..=i], vocabulary)).collect();
         let together = cycle(&system, &prompts, vocabulary);
         for (i, alone) in alone.iter().enumerate() {

@@ -144,5 +144,7 @@ fn runs_repeat() {
 #[test]
 fn storage_is_that_of_the_dtype() {
     let s = sample(7, &Config { numerics: Numerics::BF16, ..Config::default() });
-    assert!(s.module.funcs.iter().flat_map(|f| &f.values).any(|v| v.ty.tensor().is_some_and(|t| t.dtype == DType::BF16)));
+    assert!(
+        s.module.funcs.iter().flat_map(|f| &f.values).any(|v| v.ty.tensor().is_some_and(|t| t.dtype == DType::BF16))
+    );
 }

@@ -21,7 +21,8 @@ fn exported(t: &Target, r: RequestId) -> BTreeMap<String, Vec<u64>> {
 
 #[test]
 fn a_committed_prefix_equals_feeding_it() {
-    for (set, numerics) in [("s0", Numerics::F32), ("s1", Numerics::F32), ("s1", Numerics::F64), ("s1", Numerics::BF16)] {
+    for (set, numerics) in [("s0", Numerics::F32), ("s1", Numerics::F32), ("s1", Numerics::F64), ("s1", Numerics::BF16)]
+    {
         let system = golden_system(set, numerics);
         let mut t = Target::new(&system, 2);
         let (prompt, block) = (tokens(21, 1), tokens(16, 2));

@@ -106,7 +106,8 @@ fn verification_agrees_with_the_definition() {
 #[test]
 fn bidirectional_drafter_agrees_with_another_implementation() {
     for s in SETS {
-        let pair = [("target", format!("tests/data/golden/{s}/target")), ("drafter", format!("tests/data/golden/{s}/dflash"))];
+        let pair =
+            [("target", format!("tests/data/golden/{s}/target")), ("drafter", format!("tests/data/golden/{s}/dflash"))];
         let system = system("graphs/hybrid-dflash.yaml", Numerics::F64, &pair);
         let gold = tensors(&format!("tests/data/golden/{s}/dflash/golden.safetensors"));
         let given = pick(&gold, &["features", "anchor", "anchor_pos"]);

@@ -57,7 +57,13 @@ enum Origin {
     /// Elements that were given.
     Value,
     /// Result `which` of an op; the other results stand next to it.
-    Derived { code: Opcode, attrs: Attrs, operands: Vec<Val>, results: Vec<(DType, Vec<usize>)>, which: usize },
+    Derived {
+        code: Opcode,
+        attrs: Attrs,
+        operands: Vec<Val>,
+        results: Vec<(DType, Vec<usize>)>,
+        which: usize,
+    },
 }
 
 struct Constant {
@@ -183,7 +189,8 @@ impl Shared {
             Origin::Value => Err("a value without elements".into()),
             Origin::Weight(weight, index) => {
                 let w = &self.weights[weight.index()];
-                let t = self.store.weight(*weight, index).map_err(|m| format!("weight `{}` at {index:?}: {m}", w.name))?;
+                let t =
+                    self.store.weight(*weight, index).map_err(|m| format!("weight `{}` at {index:?}: {m}", w.name))?;
                 if t.dtype != c.dtype || t.shape != c.shape || t.len() != c.shape.iter().product::<usize>() {
                     let (dtype, shape) = (c.dtype, &c.shape);
                     return Err(format!("weight `{}` is {}{:?}, not {dtype}{shape:?}", w.name, t.dtype, t.shape));

@@ -63,48 +63,151 @@ pub(super) struct Block {
 pub(super) enum Code {
     Map(Program),
     /// Copies a view to a view of the result: extents, distances in the operand, distances in the result.
-    Copy { axes: Vec<(usize, [usize; 2])>, to: usize },
+    Copy {
+        axes: Vec<(usize, [usize; 2])>,
+        to: usize,
+    },
     /// Rows `index` of a table [extent, inner] for every `outer`; indices are clamped.
-    Take { lanes: Lanes, per_outer: usize },
+    Take {
+        lanes: Lanes,
+        per_outer: usize,
+    },
     /// Rows of a bf16 table.
-    TakeBf16 { table: Arc<Vec<u16>>, lanes: Lanes },
+    TakeBf16 {
+        table: Arc<Vec<u16>>,
+        lanes: Lanes,
+    },
     /// Row i of the result is row i - by of the operand.
-    Shift { lanes: Lanes, by: i64, fill: f64 },
-    OneHot { n: usize },
-    ScatterAdd { wide: bool, extent: usize, updates: usize },
-    Sort { width: usize },
+    Shift {
+        lanes: Lanes,
+        by: i64,
+        fill: f64,
+    },
+    OneHot {
+        n: usize,
+    },
+    ScatterAdd {
+        wide: bool,
+        extent: usize,
+        updates: usize,
+    },
+    Sort {
+        width: usize,
+    },
     /// A reduction of rows of `width` elements.
-    Reduce { wide: bool, code: Opcode, width: usize },
+    Reduce {
+        wide: bool,
+        code: Opcode,
+        width: usize,
+    },
     /// The same on integers.
-    ReduceInts { code: Opcode, width: usize },
+    ReduceInts {
+        code: Opcode,
+        width: usize,
+    },
     /// Running sums or products of rows.
-    Running { product: bool, width: usize },
-    Argmax { width: usize },
+    Running {
+        product: bool,
+        width: usize,
+    },
+    Argmax {
+        width: usize,
+    },
     /// Values and indices.
-    TopK { k: usize, width: usize },
-    Softmax { wide: bool, width: usize },
+    TopK {
+        k: usize,
+        width: usize,
+    },
+    Softmax {
+        wide: bool,
+        width: usize,
+    },
     /// Rows of the operand begin `stride` apart.
-    Linear { weight: Packed, rows: usize, stride: usize },
-    Batched { wide: bool, sizes: Batched },
+    Linear {
+        weight: Packed,
+        rows: usize,
+        stride: usize,
+    },
+    Batched {
+        wide: bool,
+        sizes: Batched,
+    },
     /// Sum of products by any axes: extents and distances in the operands of kept, then of summed axes.
-    Einsum { wide: bool, kept: Vec<(usize, [usize; 2])>, summed: Vec<(usize, [usize; 2])> },
-    RmsNorm { wide: bool, width: usize, eps: f64 },
-    L2Norm { wide: bool, width: usize, eps: f64 },
+    Einsum {
+        wide: bool,
+        kept: Vec<(usize, [usize; 2])>,
+        summed: Vec<(usize, [usize; 2])>,
+    },
+    RmsNorm {
+        wide: bool,
+        width: usize,
+        eps: f64,
+    },
+    L2Norm {
+        wide: bool,
+        width: usize,
+        eps: f64,
+    },
     /// Cosines and sines of positions times frequencies.
-    Angles { wide: bool, frequencies: Vec<f64> },
-    Rope { wide: bool, heads: usize, width: usize, half: usize },
-    Coin { purpose: u32, each: usize },
-    SamplingLaw { wide: bool, width: usize, rows: usize },
-    Draw { wide: bool, width: usize },
-    QuantizeRows { width: usize },
+    Angles {
+        wide: bool,
+        frequencies: Vec<f64>,
+    },
+    Rope {
+        wide: bool,
+        heads: usize,
+        width: usize,
+        half: usize,
+    },
+    Coin {
+        purpose: u32,
+        each: usize,
+    },
+    SamplingLaw {
+        wide: bool,
+        width: usize,
+        rows: usize,
+    },
+    Draw {
+        wide: bool,
+        width: usize,
+    },
+    QuantizeRows {
+        width: usize,
+    },
     /// Makes a state element ready for this run.
-    Open { at: StateRef },
+    Open {
+        at: StateRef,
+    },
     Attention(Attention),
-    KvWrite { at: StateRef, block: Block, wide: bool, ragged: bool },
-    Conv { at: StateRef, block: Block, wide: bool, ragged: bool, channels: usize, taps: Option<Arc<TapsOf>>, exact: bool },
-    Delta { at: StateRef, block: Block, wide: bool, ragged: bool, shape: delta::Shape },
+    KvWrite {
+        at: StateRef,
+        block: Block,
+        wide: bool,
+        ragged: bool,
+    },
+    Conv {
+        at: StateRef,
+        block: Block,
+        wide: bool,
+        ragged: bool,
+        channels: usize,
+        taps: Option<Arc<TapsOf>>,
+        exact: bool,
+    },
+    Delta {
+        at: StateRef,
+        block: Block,
+        wide: bool,
+        ragged: bool,
+        shape: delta::Shape,
+    },
     /// Tells the observer.
-    Report { path: String, dtype: DType, view: View },
+    Report {
+        path: String,
+        dtype: DType,
+        view: View,
+    },
     /// Any op, as the reference evaluates it.
     Reference(Box<Reference>),
 }

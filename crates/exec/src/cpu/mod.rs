@@ -88,13 +88,7 @@ impl CpuRuntime {
     }
 
     /// Moves the tape for these inputs to the front, building it if there is none.
-    fn tape(
-        &mut self,
-        program: ProgramId,
-        func: usize,
-        inputs: &[&Tensor],
-        requests: usize,
-    ) -> Result<(), RunError> {
+    fn tape(&mut self, program: ProgramId, func: usize, inputs: &[&Tensor], requests: usize) -> Result<(), RunError> {
         let p = self.programs.get_mut(program.0).ok_or_else(|| failed("there is no such program"))?;
         let f = p.module.funcs.get(func).ok_or_else(|| failed("there is no such function"))?;
         let tapes = &mut p.tapes[func];
@@ -298,4 +292,3 @@ fn exported_rows(paged: &Paged, pages: &[u32], len: usize, row: usize) -> [Vec<f
         Paged::F64(p) => [pick(&p.k, pages, len, row, |x| x), pick(&p.v, pages, len, row, |x| x)],
     }
 }
-

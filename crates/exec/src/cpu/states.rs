@@ -27,10 +27,16 @@ pub struct Capacity {
 /// Extents of a state's elements.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Shape {
-    Pool { heads: usize, width: usize },
+    Pool {
+        heads: usize,
+        width: usize,
+    },
     /// [value heads, key width, value width] for a delta rule; held as [value heads, value width, key width].
     Recurrent(Vec<usize>),
-    Window { channels: usize, kept: usize },
+    Window {
+        channels: usize,
+        kept: usize,
+    },
 }
 
 /// A state of the table.

@@ -171,7 +171,9 @@ mod tests {
     #[test]
     fn reshaping_keeps_the_order_of_elements() {
         let base = View::dense(&[4, 6, 8]);
-        for view in [base.clone(), base.slice(2, 1, 4), base.slice(1, 2, 3), base.transpose(&[1, 0, 2]), base.index(1, 3)] {
+        for view in
+            [base.clone(), base.slice(2, 1, 4), base.slice(1, 2, 3), base.transpose(&[1, 0, 2]), base.index(1, 3)]
+        {
             let n = view.len();
             for shape in [vec![n], vec![2, n / 2], vec![view.shape[0], n / view.shape[0]], vec![1, n / 4, 1, 4, 1]] {
                 if let Some(other) = view.reshape(&shape) {

@@ -121,7 +121,8 @@ impl Walk<'_> {
     }
 
     fn number(&self, d: &Dim) -> Step<i64> {
-        d.eval(&self.env).ok_or_else(|| format!("{d} has no value: a symbol is not bound by the inputs, or it overflows"))
+        d.eval(&self.env)
+            .ok_or_else(|| format!("{d} has no value: a symbol is not bound by the inputs, or it overflows"))
     }
 
     /// The attributes with dims as numbers.
@@ -163,7 +164,10 @@ impl Walk<'_> {
             if let (Slot::Tensor(v), Some(ty)) = (&slot, func.tensor(*id)) {
                 let (dtype, shape) = self.declared(ty).map_err(here)?;
                 if (v.dtype, &v.view.shape) != (dtype, &shape) {
-                    return Err(here(format!("the result is {}{:?}, its type says {dtype}{shape:?}", v.dtype, v.view.shape)));
+                    return Err(here(format!(
+                        "the result is {}{:?}, its type says {dtype}{shape:?}",
+                        v.dtype, v.view.shape
+                    )));
                 }
             }
             self.set(*id, slot)?;
@@ -255,8 +259,10 @@ impl Walk<'_> {
         let func = self.func;
         let id = *op.regions.first().ok_or_else(|| here("it has no region".into()))?;
         let region = func.region(id);
-        let extent = self.number(op.dim("extent").ok_or_else(|| here("attribute `extent` is missing".into()))?).map_err(here)?;
-        let extent = i32::try_from(extent).ok().filter(|n| *n >= 0).ok_or_else(|| here(format!("{extent} iterations")))?;
+        let extent =
+            self.number(op.dim("extent").ok_or_else(|| here("attribute `extent` is missing".into()))?).map_err(here)?;
+        let extent =
+            i32::try_from(extent).ok().filter(|n| *n >= 0).ok_or_else(|| here(format!("{extent} iterations")))?;
         let carries = op.operands.len();
         if region.params.len() != carries + 1 || op.results.len() != carries + op.keeps().len() {
             return Err(here("its region does not fit its operands".into()));

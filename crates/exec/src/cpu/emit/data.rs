@@ -16,7 +16,11 @@ impl Emitter<'_> {
         let view = match call.code {
             Opcode::Fill | Opcode::Broadcast => {
                 let (x, (_, shape)) = (call.operand(0)?, call.result(0)?);
-                Some(x.view.broadcast(shape).ok_or_else(|| format!("{:?} does not broadcast to {shape:?}", x.view.shape))?)
+                Some(
+                    x.view
+                        .broadcast(shape)
+                        .ok_or_else(|| format!("{:?} does not broadcast to {shape:?}", x.view.shape))?,
+                )
             }
             Opcode::Reshape => {
                 let (_, shape) = call.result(0)?;
@@ -37,7 +41,9 @@ impl Emitter<'_> {
                 let x = call.operand(0)?;
                 let Attr::Ints(axes) = call.attr("axes")? else { return Err("attribute `axes` is no list".into()) };
                 let rank = x.view.shape.len();
-                let axis = |a: &i64| usize::try_from(*a).ok().filter(|a| *a < rank).ok_or_else(|| format!("there is no axis {a}"));
+                let axis = |a: &i64| {
+                    usize::try_from(*a).ok().filter(|a| *a < rank).ok_or_else(|| format!("there is no axis {a}"))
+                };
                 let axes = axes.iter().map(axis).collect::<Step<Vec<usize>>>()?;
                 Some(x.view.transpose(&axes))
             }
@@ -47,7 +53,9 @@ impl Emitter<'_> {
                 let (start, len) = (call.index("start")?, call.index("len")?);
                 if start.checked_add(len).is_none_or(|end| end > x.view.shape[axis]) {
                     let extent = x.view.shape[axis];
-                    return Err(format!("the range of {len} from {start} does not lie within axis {axis} of extent {extent}"));
+                    return Err(format!(
+                        "the range of {len} from {start} does not lie within axis {axis} of extent {extent}"
+                    ));
                 }
                 Some(x.view.slice(axis, start, len))
             }
@@ -74,7 +82,10 @@ impl Emitter<'_> {
             Opcode::Const => Tensor::f64(vec![], vec![call.float("value")?]),
             Opcode::DimValue => {
                 let value = call.int("value")?;
-                Tensor::i32(vec![], vec![i32::try_from(value).map_err(|_| format!("the dim is {value}, which is no i32"))?])
+                Tensor::i32(
+                    vec![],
+                    vec![i32::try_from(value).map_err(|_| format!("the dim is {value}, which is no i32"))?],
+                )
             }
             _ => {
                 let n = i32::try_from(count(shape)).map_err(|_| format!("0..{shape:?} does not fit i32"))?;
@@ -95,7 +106,10 @@ impl Emitter<'_> {
             let len = *part.view.shape.get(axis).ok_or("a part has too few axes")?;
             let view = out.view.slice(axis, start, len);
             if start + len > shape[axis] || view.shape != part.view.shape {
-                return Err(format!("a part of extents {:?} does not fit into {shape:?} along axis {axis}", part.view.shape));
+                return Err(format!(
+                    "a part of extents {:?} does not fit into {shape:?} along axis {axis}",
+                    part.view.shape
+                ));
             }
             self.copy(&part, &Val { view, ..out.clone() })?;
             start += len;

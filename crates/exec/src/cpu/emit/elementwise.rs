@@ -120,7 +120,8 @@ impl Emitter<'_> {
     }
 
     fn operand(&mut self, v: &Val, shape: &[usize]) -> Step<(Pattern, Ref)> {
-        let view = v.view.broadcast(shape).ok_or_else(|| format!("{:?} does not broadcast to {shape:?}", v.view.shape))?;
+        let view =
+            v.view.broadcast(shape).ok_or_else(|| format!("{:?} does not broadcast to {shape:?}", v.view.shape))?;
         let len = count(shape);
         let axes = view.merged();
         if v.is_const() && axes.iter().all(|(_, stride)| *stride == 0) && len > 0 {

@@ -188,7 +188,9 @@ impl<'a> Emitter<'a> {
         if let Some(view) = self.view_op(call)? {
             return Ok(vec![view]);
         }
-        if call.operands.iter().all(Val::is_const) && !matches!(call.code, Opcode::Const | Opcode::DimValue | Opcode::Iota) {
+        if call.operands.iter().all(Val::is_const)
+            && !matches!(call.code, Opcode::Const | Opcode::DimValue | Opcode::Iota)
+        {
             return Ok(self.shared.derived(call));
         }
         if call.results.iter().all(|r| count(&r.1) == 0) {
@@ -211,9 +213,9 @@ impl<'a> Emitter<'a> {
         let one = |v: Step<Val>| v.map(|v| vec![v]);
         match call.code {
             Const | DimValue | Iota => one(self.known(call)),
-            Neg | Abs | Exp | Log | Sqrt | Rsqrt | Sin | Cos | Tanh | Erf | Sigmoid | Silu | Softplus | Relu | Floor
-            | IsFinite | Not | Cast | Add | Sub | Mul | Div | FloorDiv | Mod | Pow | Minimum | Maximum | Eq | Ne | Lt
-            | Le | Gt | Ge | And | Or | Where => self.elementwise(call),
+            Neg | Abs | Exp | Log | Sqrt | Rsqrt | Sin | Cos | Tanh | Erf | Sigmoid | Silu | Softplus | Relu
+            | Floor | IsFinite | Not | Cast | Add | Sub | Mul | Div | FloorDiv | Mod | Pow | Minimum | Maximum | Eq
+            | Ne | Lt | Le | Gt | Ge | And | Or | Where => self.elementwise(call),
             Fill | Reshape | Transpose | Broadcast | Slice => Err("a view was not made".into()),
             Concat => one(self.concat(call)),
             IndexAt => one(self.index_at(call)),

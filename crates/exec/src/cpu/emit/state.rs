@@ -59,7 +59,9 @@ impl Emitter<'_> {
         let block = state.block(q, "q")?;
         let [_, _, query_heads, q_width] = *q.view.shape.as_slice() else { return Err("q must have 4 axes".into()) };
         if q_width != width || heads == 0 || query_heads % heads != 0 {
-            return Err(format!("{query_heads} heads of width {q_width} over a pool of {heads} heads of width {width}"));
+            return Err(format!(
+                "{query_heads} heads of width {q_width} over a pool of {heads} heads of width {width}"
+            ));
         }
         expect(at, &[block.n, block.t], "at")?;
         let wide = call.wide() || state.dtype == DType::F64;

@@ -58,7 +58,8 @@ impl Machine<'_> {
         let mut values = self.arena.take::<T>(&outs[0]);
         let mut indices = self.arena.take::<i32>(&outs[1]);
         if k > 0 {
-            let (values, indices) = (values[..outs[0].len].chunks_exact_mut(k), indices[..outs[1].len].chunks_exact_mut(k));
+            let (values, indices) =
+                (values[..outs[0].len].chunks_exact_mut(k), indices[..outs[1].len].chunks_exact_mut(k));
             let (x, pool) = (x.get::<T>(self.arena), self.pool);
             let mut rows: Vec<(&[T], &mut [T], &mut [i32])> =
                 x.chunks_exact(width).zip(values).zip(indices).map(|((x, v), i)| (x, v, i)).collect();
