@@ -40,11 +40,32 @@ fn the_json_of_a_run_has_the_fields_of_the_contract() {
     assert_eq!(r["tokens"].as_array().map(|t| t.len() as u64), Some(1 + committed));
     assert_eq!(r["finish"], "length");
     let t = &v["totals"];
-    has(t, &[("tokens", 'n'), ("cycles", 'n'), ("accept_length", 'n'), ("accept_rate", 'n'), ("tokens_per_s", 'n'), ("time_s", 'o'), ("peak_bytes", 'o')]);
+    has(
+        t,
+        &[
+            ("tokens", 'n'),
+            ("cycles", 'n'),
+            ("accept_length", 'n'),
+            ("accept_rate", 'n'),
+            ("tokens_per_s", 'n'),
+            ("time_s", 'o'),
+            ("peak_bytes", 'o'),
+        ],
+    );
     let times = ["load", "prefill", "draft", "tail", "verify", "accept", "commit", "wall"];
     has(&t["time_s"], &times.map(|n| (n, 'n')));
     let owners = [
-        "weights", "derived", "head_fp8", "target_kv", "draft_kv", "recurrent", "replay", "conv", "arena", "graph_pools", "staging",
+        "weights",
+        "derived",
+        "head_fp8",
+        "target_kv",
+        "draft_kv",
+        "recurrent",
+        "replay",
+        "conv",
+        "arena",
+        "graph_pools",
+        "staging",
     ];
     for (owner, bytes) in t["peak_bytes"].as_object().expect("owners") {
         assert!(owners.contains(&owner.as_str()) && bytes.is_u64(), "{owner}: {bytes}");
@@ -54,7 +75,11 @@ fn the_json_of_a_run_has_the_fields_of_the_contract() {
 
 #[test]
 fn streamed_text_is_the_final_text_and_messages_stay_on_stderr() {
-    for more in [&["--max-tokens", "40"][..], &["--max-tokens", "40", "--temperature", "0.8", "--seed", "5"], &["--max-tokens", "40", "--target-only"]] {
+    for more in [
+        &["--max-tokens", "40"][..],
+        &["--max-tokens", "40", "--temperature", "0.8", "--seed", "5"],
+        &["--max-tokens", "40", "--target-only"],
+    ] {
         let args = [&["--prompt", PROMPT], more].concat();
         let d = demo_expect(0, &args);
         let v = demo_json(&args);
@@ -75,7 +100,18 @@ fn prompts_come_as_text_file_or_ids() {
     let a = demo_json(&["--prompt", PROMPT, "--max-tokens", "8"]);
     let b = demo_json(&["--prompt-file", text(&file), "--max-tokens", "8"]);
     assert_eq!(a["requests"], b["requests"]);
-    let c = demo_json(&["--prompt-ids", "5, 6,7", "--max-tokens", "8", "--width", "3", "--candidates", "exact", "--threads", "1"]);
+    let c = demo_json(&[
+        "--prompt-ids",
+        "5, 6,7",
+        "--max-tokens",
+        "8",
+        "--width",
+        "3",
+        "--candidates",
+        "exact",
+        "--threads",
+        "1",
+    ]);
     assert_eq!((&c["requests"][0]["prompt_tokens"], &c["requests"][0]["cycles"][0]["width"]), (&json!(3), &json!(3)));
     // A special token in the text is one token.
     let special = demo_json(&["--prompt", "<|im_start|>", "--max-tokens", "1"]);
@@ -89,9 +125,13 @@ fn stops_end_the_text() {
     let whole = free["requests"][0]["text"].as_str().expect("text").to_string();
     let tokens = free["requests"][0]["tokens"].as_array().expect("tokens").clone();
     let stop: String = whole.chars().skip(10).take(4).collect();
-    let d = demo_json(&["--prompt", PROMPT, "--max-tokens", "40", "--ignore-eos", "--stop", "\u{1}never", "--stop", &stop]);
+    let d =
+        demo_json(&["--prompt", PROMPT, "--max-tokens", "40", "--ignore-eos", "--stop", "\u{1}never", "--stop", &stop]);
     let r = &d["requests"][0];
-    assert_eq!((r["finish"].as_str(), r["text"].as_str()), (Some("stop"), Some(&whole[..whole.find(&stop).expect("it is there")])));
+    assert_eq!(
+        (r["finish"].as_str(), r["text"].as_str()),
+        (Some("stop"), Some(&whole[..whole.find(&stop).expect("it is there")]))
+    );
     let id = tokens[6].to_string();
     let first = tokens.iter().position(|t| *t == tokens[6]).expect("it is there");
     let d = demo_json(&["--prompt", PROMPT, "--max-tokens", "40", "--ignore-eos", "--stop-ids", &format!("7, {id}")]);
@@ -110,11 +150,13 @@ fn requests_of_a_file_keep_their_order_and_their_own_settings() {
         json!({"prompt": "class A:", "stop": ["\n"], "stop_ids": [3]}),
         json!({"id": "cold", "prompt": PROMPT, "max_tokens": 5, "temperature": 0.0}),
     ];
-    let more: Vec<Value> = (0..7).map(|i| json!({"id": format!("more{i}"), "prompt_ids": [i + 1], "max_tokens": 1 + i})).collect();
+    let more: Vec<Value> =
+        (0..7).map(|i| json!({"id": format!("more{i}"), "prompt_ids": [i + 1], "max_tokens": 1 + i})).collect();
     let all: Vec<String> = lines.iter().chain(&more).map(Value::to_string).collect();
     std::fs::write(&file, all.join("\n") + "\n\n").expect("a file");
     let v = demo_json(&["--requests", text(&file), "--max-tokens", "10"]);
-    let ids: Vec<&str> = v["requests"].as_array().expect("requests").iter().map(|r| r["id"].as_str().expect("an id")).collect();
+    let ids: Vec<&str> =
+        v["requests"].as_array().expect("requests").iter().map(|r| r["id"].as_str().expect("an id")).collect();
     let mut want = vec!["long", "ids", "gone", "3", "cold"];
     let rest: Vec<String> = (0..7).map(|i| format!("more{i}")).collect();
     want.extend(rest.iter().map(String::as_str));
@@ -124,7 +166,20 @@ fn requests_of_a_file_keep_their_order_and_their_own_settings() {
     assert_eq!((r(2)["finish"].as_str(), r(2)["tokens"].as_array().map(Vec::len)), (Some("cancelled"), Some(2)));
     assert!(!r(3)["text"].as_str().expect("text").contains('\n'));
     assert_eq!(r(4)["tokens"].as_array().expect("tokens")[..], r(0)["tokens"].as_array().expect("tokens")[..5]);
-    let alone = demo_json(&["--prompt-ids", "1,2,3", "--max-tokens", "3", "--temperature", "0.7", "--top-k", "20", "--top-p", "0.9", "--seed", "9"]);
+    let alone = demo_json(&[
+        "--prompt-ids",
+        "1,2,3",
+        "--max-tokens",
+        "3",
+        "--temperature",
+        "0.7",
+        "--top-k",
+        "20",
+        "--top-p",
+        "0.9",
+        "--seed",
+        "9",
+    ]);
     assert_eq!(alone["requests"][0]["tokens"], r(1)["tokens"]);
     // Without --json: one object a line, in the same order.
     let d = demo_expect(0, &["--requests", text(&file), "--max-tokens", "10"]);
@@ -134,7 +189,12 @@ fn requests_of_a_file_keep_their_order_and_their_own_settings() {
         assert_eq!((&l["id"], &l["tokens"], &l["text"]), (&r["id"], &r["tokens"], &r["text"]));
     }
     // From standard input.
-    let mut child = spinec(&["run", DEMO, "--requests", "-", "--json"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut child = spinec(&["run", DEMO, "--requests", "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
     child.stdin.take().expect("stdin").write_all(all[1].as_bytes()).expect("it reads");
     let d = done(child.wait_with_output().expect("it ends"));
     let piped: Value = serde_json::from_str(&d.out).expect("JSON");
@@ -201,8 +261,12 @@ fn flags_that_make_no_sense_are_refused() {
 fn what_does_not_fit_is_said_before_anything_runs() {
     let d = demo_expect(4, &["--prompt-ids", "1,2,3,4,5,6,7,8,9", "--set", "serve.context=8"]);
     assert!(d.err.contains("context of 8") && d.out.is_empty(), "{}", d.err);
-    let v = demo_json(&["--prompt-ids", "1,2,3,4,5", "--set", "serve.context=17", "--max-tokens", "100", "--ignore-eos"]);
-    assert_eq!((v["requests"][0]["finish"].as_str(), v["requests"][0]["tokens"].as_array().map(Vec::len)), (Some("length"), Some(12)));
+    let v =
+        demo_json(&["--prompt-ids", "1,2,3,4,5", "--set", "serve.context=17", "--max-tokens", "100", "--ignore-eos"]);
+    assert_eq!(
+        (v["requests"][0]["finish"].as_str(), v["requests"][0]["tokens"].as_array().map(Vec::len)),
+        (Some("length"), Some(12))
+    );
 }
 
 /// Eight requests that all reach the end of a context which is no multiple of a pool page.
@@ -283,7 +347,13 @@ fn a_trace_names_every_phase() {
     let file = dir.path().join("trace.json");
     demo_expect(0, &["--prompt", PROMPT, "--max-tokens", "6", "--trace", text(&file)]);
     let v: Value = serde_json::from_slice(&std::fs::read(&file).expect("a trace")).expect("JSON");
-    let spans: Vec<&str> = v["traceEvents"].as_array().expect("events").iter().filter(|e| e["ph"] == "X").map(|e| e["name"].as_str().expect("a name")).collect();
+    let spans: Vec<&str> = v["traceEvents"]
+        .as_array()
+        .expect("events")
+        .iter()
+        .filter(|e| e["ph"] == "X")
+        .map(|e| e["name"].as_str().expect("a name"))
+        .collect();
     for phase in ["prefill", "draft", "verify", "accept", "commit"] {
         assert!(spans.contains(&phase), "{phase} is missing in {spans:?}");
     }

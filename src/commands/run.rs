@@ -6,10 +6,10 @@ use crate::files;
 use crate::output;
 use serde::Deserialize;
 use serde_json::json;
+use spinec_exec::cpu::Capacity;
 use spinec_exec::engine::{
     Candidates, Engine, EngineError, EngineOptions, Events, Finished, Request, Sampling, Totals,
 };
-use spinec_exec::cpu::Capacity;
 use spinec_exec::runtime::{Bytes, Tables};
 use spinec_exec::text::Tokenizer;
 use std::io::{BufRead, IsTerminal, Write};
