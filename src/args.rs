@@ -19,7 +19,7 @@ pub struct Cli {
 const EXAMPLES: &str = "Examples:
   spinec check graphs/spinal-demo.yaml
   spinec run graphs/spinal-demo.yaml --prompt 'def main():' --max-tokens 64
-  spinec eval graphs/hybrid-dspine.yaml --entry draft --inputs in.safetensors -o out.safetensors
+  spinec eval SYSTEM.yaml --entry draft --inputs in.safetensors -o out.safetensors
 
 Exit codes: 0 ok, 1 a check or run failed, 2 usage or spec error, 3 checkpoint or input tensors, 4 does not fit,
 70 a bug, 130 interrupted.";

@@ -101,7 +101,7 @@ fn compare(seed: u64, n: i64, t: i64, numerics: Numerics, discrete: bool, mode: 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn floats_agree(seed: u64, n in 1i64..=4, t in 1i64..=4, tentative: bool) {

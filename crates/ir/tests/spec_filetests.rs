@@ -3,7 +3,7 @@
 
 mod spec_support;
 
-use spec_support::{Claim, Repository, check, claim_of, claims, root, yaml_files};
+use spec_support::{Claim, Repository, check, claim_of, claims, fits, root, yaml_files};
 use spinec_ir::diag::{Severity, render, to_json};
 use spinec_ir::spec::system::Overrides;
 
@@ -39,15 +39,20 @@ fn one(path: &str, bless: bool) -> Result<(), String> {
     let mut unclaimed = Vec::new();
     for d in &found {
         let have = claim_of(d, &sources);
-        let fits = |c: &Claim| c.file == have.file && c.line == have.line && c.code == have.code && have.text.contains(&c.text);
-        match open.iter().position(fits) {
+        match open.iter().position(|c| fits(c, &have)) {
             Some(i) => {
                 open.remove(i);
             }
             None => unclaimed.push(have),
         }
         if d.help.is_none() {
-            why.push_str(&format!("without help: {}:{} {} {}\n", claim_of(d, &sources).file, claim_of(d, &sources).line, d.code, d.message));
+            why.push_str(&format!(
+                "without help: {}:{} {} {}\n",
+                claim_of(d, &sources).file,
+                claim_of(d, &sources).line,
+                d.code,
+                d.message
+            ));
         }
     }
     if found.iter().all(|d| d.severity != Severity::Error) {
@@ -75,7 +80,8 @@ fn write_claims(path: &str, text: &str, found: &[Claim]) {
     let old: Vec<&str> = text.lines().collect();
     let is_head = |l: &str| ["#! line ", "#! at ", "#! nowhere "].iter().any(|p| l.starts_with(p));
     // The number of head lines moves the lines of the file.
-    let kept: Vec<(usize, &str)> = old.iter().enumerate().filter(|(_, l)| !is_head(l)).map(|(i, l)| (i + 1, *l)).collect();
+    let kept: Vec<(usize, &str)> =
+        old.iter().enumerate().filter(|(_, l)| !is_head(l)).map(|(i, l)| (i + 1, *l)).collect();
     let head: Vec<&Claim> = found.iter().filter(|c| in_head || c.file != path).collect();
     let mut out: Vec<String> = Vec::new();
     for c in &head {
@@ -83,7 +89,9 @@ fn write_claims(path: &str, text: &str, found: &[Claim]) {
         out.push(match (c.file.as_str(), c.file == path) {
             ("", _) => format!("#! nowhere {} {}", c.code, c.text),
             (_, true) => format!("#! line {moved} {} {}", c.code, c.text),
-            (file, _) => format!("#! at {file}:{} {} {}", c.line, c.code, c.text),
+            (file, _) => {
+                format!("#! at {file} <<{}>> {} {}", c.written.split("  #! ").next().unwrap_or(""), c.code, c.text)
+            }
         });
     }
     for (n, line) in kept {

@@ -49,9 +49,14 @@ fn a_scalar_of_10_mb_is_refused() {
 #[test]
 fn deep_nesting_is_refused() {
     assert_eq!(codes(format!("graph: g\nnodes: {}x{}\n", "[".repeat(5000), "]".repeat(5000))), ["E0103"]);
-    let deep = format!("graph: g\ninputs: {{x: \"f32[2]\"}}\nnodes:\n  y: {}x{}\noutputs: {{y: y}}\n", "(".repeat(5000), ")".repeat(5000));
+    let deep = format!(
+        "graph: g\ninputs: {{x: \"f32[2]\"}}\nnodes:\n  y: {}x{}\noutputs: {{y: y}}\n",
+        "(".repeat(5000),
+        ")".repeat(5000)
+    );
     assert_eq!(codes(deep), ["E0110"]);
-    let chain = format!("graph: g\ninputs: {{x: \"f32[2]\"}}\nnodes:\n  y: x{}\noutputs: {{y: y}}\n", " + x".repeat(5000));
+    let chain =
+        format!("graph: g\ninputs: {{x: \"f32[2]\"}}\nnodes:\n  y: x{}\noutputs: {{y: y}}\n", " + x".repeat(5000));
     assert_eq!(codes(chain), ["E0110"]);
 }
 
@@ -79,7 +84,11 @@ fn calls_and_expressions_deep_inside_each_other_end_with_an_error() {
     let all = codes(text);
     assert!(all.contains(&"E0210"), "{all:?}");
     // Nested calls alone, as deep as the parser allows.
-    let text = format!("graph: g\ninputs: {{x: \"f32[2]\"}}\nnodes:\n  y: {}x{}\noutputs: {{y: y}}\n", "exp(".repeat(90), ")".repeat(90));
+    let text = format!(
+        "graph: g\ninputs: {{x: \"f32[2]\"}}\nnodes:\n  y: {}x{}\noutputs: {{y: y}}\n",
+        "exp(".repeat(90),
+        ")".repeat(90)
+    );
     assert_eq!(codes(text), [] as [&str; 0]);
 }
 

@@ -38,7 +38,11 @@ fn generated_parts_are_up_to_date() {
         out.push_str(&format!("{end}\n"));
     }
     for p in PARTS {
-        assert!(opened.contains(&format!("<!-- generated: {} -->", p.name).as_str()), "{DOCUMENT} has no part `{}`", p.name);
+        assert!(
+            opened.contains(&format!("<!-- generated: {} -->", p.name).as_str()),
+            "{DOCUMENT} has no part `{}`",
+            p.name
+        );
     }
     if std::env::var_os("SPINEC_BLESS").is_some() {
         std::fs::write(&path, &out).expect("the reference can be written");

@@ -26,7 +26,9 @@ fn lowers(path: &str, s: &System) {
     let reads = |phase: &str, output: &str| engine::output(phase, output).is_some();
     for law in ["greedy", "sampled", "mixed"] {
         for candidates in ["coarse", "exact"] {
-            let m = s.phase_module(&choices(law, candidates), &reads).unwrap_or_else(|d| panic!("{path} {law} {candidates}: {d:?}"));
+            let m = s
+                .phase_module(&choices(law, candidates), &reads)
+                .unwrap_or_else(|d| panic!("{path} {law} {candidates}: {d:?}"));
             let errors = verify(&m.module);
             assert!(errors.is_empty(), "{path} {law} {candidates}: {errors:?}");
             let names: Vec<&str> = m.phases.iter().map(|p| p.name.as_str()).collect();

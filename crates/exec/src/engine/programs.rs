@@ -5,6 +5,7 @@ use crate::runtime::{ProgramId, Runtime};
 use spinec_ir::diag::{Diagnostic, Diagnostics, codes};
 use spinec_ir::spec::system::{System, Wire};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// What the requests of a call ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,7 +98,7 @@ impl Programs {
         candidates: Candidates,
     ) -> Result<&Phases, EngineError> {
         let key = (law, candidates);
-        if !self.known.contains_key(&key) {
+        if let Entry::Vacant(slot) = self.known.entry(key) {
             let word = if candidates == Candidates::Coarse { "coarse" } else { "exact" };
             let choices = BTreeMap::from([
                 ("law".to_string(), law.name().to_string()),
@@ -112,7 +113,7 @@ impl Programs {
                 let (inputs, outputs) = funcs[p.func].clone();
                 phases.insert(p.name, PhaseFn { program, func: p.func, inputs, outputs, wires: p.wires });
             }
-            self.known.insert(key, phases);
+            slot.insert(phases);
         }
         Ok(&self.known[&key])
     }

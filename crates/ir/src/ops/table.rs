@@ -108,6 +108,8 @@ macro_rules! ops {
     ($($code:ident $name:literal ($($operand:expr),*) {$($attr:expr),*} -> [$($result:literal),*]
        $effect:ident $numerics:ident $elementwise:literal $callable:literal $doc:literal;)*) => {
         /// Every operation of the IR.
+        // Brackets in the texts are shapes, not links.
+        #[allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Opcode {
             $(#[doc = $doc] $code),*

@@ -43,7 +43,8 @@ pub fn load_graph(
     let numerics = over.numerics.unwrap_or(Numerics::F32);
     let mut lower = Lower::new(&files, &Alone, &f.name.name, numerics);
     lower.wanted = wanted;
-    let prefix = if f.main.as_ref().is_some_and(|m| std::ptr::eq(m, graph)) { None } else { Some(graph.name.name.clone()) };
+    let prefix =
+        if f.main.as_ref().is_some_and(|m| std::ptr::eq(m, graph)) { None } else { Some(graph.name.name.clone()) };
     lower.function(FunctionRequest {
         name: graph.name.name.clone(),
         graph,
@@ -67,8 +68,14 @@ fn pick<'f>(f: &'f GraphFile, name: Option<&str>, diags: &mut Diagnostics) -> Op
     };
     let Some(g) = found else {
         let mut d = match name {
-            Some(n) => Diagnostic::error(codes::UNKNOWN_FUNCTION, f.name.span, format!("`{}` has no graph `{n}`", f.name.name)),
-            None => Diagnostic::error(codes::UNKNOWN_FUNCTION, f.name.span, format!("`{}` holds several graphs; name one with --entry", f.name.name)),
+            Some(n) => {
+                Diagnostic::error(codes::UNKNOWN_FUNCTION, f.name.span, format!("`{}` has no graph `{n}`", f.name.name))
+            }
+            None => Diagnostic::error(
+                codes::UNKNOWN_FUNCTION,
+                f.name.span,
+                format!("`{}` holds several graphs; name one with --entry", f.name.name),
+            ),
         };
         d = match name.and_then(|n| suggest(n, known.iter().copied())) {
             Some(near) => d.help(format!("did you mean `{near}`?")),
@@ -79,8 +86,12 @@ fn pick<'f>(f: &'f GraphFile, name: Option<&str>, diags: &mut Diagnostics) -> Op
     };
     if let Some((state, _)) = g.state_inputs.first() {
         diags.push(
-            Diagnostic::error(codes::STATE_MISUSE, state.span, format!("`{}` takes a state from its caller and cannot be run alone", g.name.name))
-                .help("evaluate a graph that declares the state and calls this one"),
+            Diagnostic::error(
+                codes::STATE_MISUSE,
+                state.span,
+                format!("`{}` takes a state from its caller and cannot be run alone", g.name.name),
+            )
+            .help("evaluate a graph that declares the state and calls this one"),
         );
         return None;
     }
@@ -100,10 +111,16 @@ fn values(
     let f = &files.list[index];
     let mut out: BTreeMap<String, Static> = BTreeMap::new();
     for (name, (e, span)) in super::system::parse_sets(&over.sets, sources, diags) {
-        let declared = f.dims.iter().map(|d| &d.name.name).chain(f.lists.iter().map(|l| &l.name.name)).chain(f.params.iter().map(|p| &p.name.name));
+        let declared = f
+            .dims
+            .iter()
+            .map(|d| &d.name.name)
+            .chain(f.lists.iter().map(|l| &l.name.name))
+            .chain(f.params.iter().map(|p| &p.name.name));
         let known: Vec<&str> = declared.map(String::as_str).collect();
         if !known.contains(&name.as_str()) {
-            let mut d = Diagnostic::error(codes::UNKNOWN_NAME, span, format!("graph `{}` declares no `{name}`", f.name.name));
+            let mut d =
+                Diagnostic::error(codes::UNKNOWN_NAME, span, format!("graph `{}` declares no `{name}`", f.name.name));
             if let Some(near) = suggest(&name, known.iter().copied()) {
                 d = d.help(format!("did you mean `{near}`?"));
             }
@@ -119,7 +136,11 @@ fn values(
                 };
                 out.insert(name, v);
             }
-            None => diags.push(Diagnostic::error(codes::NOT_STATIC, span, "a value of --set is a number, word, truth value or list of them")),
+            None => diags.push(Diagnostic::error(
+                codes::NOT_STATIC,
+                span,
+                "a value of --set is a number, word, truth value or list of them",
+            )),
         }
     }
     let mut walk = Extents { shapes, dims: f.dims.iter().map(|d| d.name.name.clone()).collect(), out: &mut out };
@@ -135,8 +156,12 @@ fn values(
     let missing = |name: &str| !out.contains_key(name);
     for d in f.dims.iter().filter(|d| missing(&d.name.name)) {
         diags.push(
-            Diagnostic::error(codes::UNBOUND_DIM, d.name.span, format!("no given tensor has an axis that is dim `{}`", d.name.name))
-                .help(format!("bind it with --set {}=VALUE", d.name.name)),
+            Diagnostic::error(
+                codes::UNBOUND_DIM,
+                d.name.span,
+                format!("no given tensor has an axis that is dim `{}`", d.name.name),
+            )
+            .help(format!("bind it with --set {}=VALUE", d.name.name)),
         );
     }
     for p in f.params.iter().filter(|p| missing(&p.name.name)) {
@@ -206,7 +231,10 @@ impl Extents<'_> {
                         && self.dims.contains(dim)
                     {
                         let start = format!("{here}.");
-                        let indices = self.shapes.keys().filter_map(|k| k.strip_prefix(&start)?.split('.').next()?.parse::<i64>().ok());
+                        let indices = self
+                            .shapes
+                            .keys()
+                            .filter_map(|k| k.strip_prefix(&start)?.split('.').next()?.parse::<i64>().ok());
                         if let Some(last) = indices.max() {
                             self.out.entry(dim.clone()).or_insert_with(|| Static::from(last + 1));
                         }
@@ -220,7 +248,9 @@ impl Extents<'_> {
                     for (_, body) in &m.cases {
                         match body {
                             CaseBody::Value(e) => self.calls(files, file, e, &here, depth),
-                            CaseBody::Record(fields) => fields.iter().for_each(|(_, e)| self.calls(files, file, e, &here, depth)),
+                            CaseBody::Record(fields) => {
+                                fields.iter().for_each(|(_, e)| self.calls(files, file, e, &here, depth))
+                            }
                         }
                     }
                 }
@@ -254,7 +284,9 @@ impl Extents<'_> {
                 }
                 args.iter().chain(kwargs.iter().map(|(_, a)| a)).for_each(|a| self.calls(files, file, a, here, depth));
             }
-            ExprKind::Attr(b, _) | ExprKind::Unary(_, b) | ExprKind::Index(b, _) => self.calls(files, file, b, here, depth),
+            ExprKind::Attr(b, _) | ExprKind::Unary(_, b) | ExprKind::Index(b, _) => {
+                self.calls(files, file, b, here, depth)
+            }
             ExprKind::Binary(_, a, b) => {
                 self.calls(files, file, a, here, depth);
                 self.calls(files, file, b, here, depth);

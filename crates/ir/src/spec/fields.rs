@@ -133,8 +133,9 @@ pub(crate) fn check_name(what: &str, entry: &Entry, diags: &mut Diagnostics) -> 
     let ok = is_ident(name) && !RESERVED.contains(&name);
     if !ok {
         diags.push(
-            Diagnostic::error(codes::BAD_NAME, entry.key_span, format!("`{name}` cannot be the name of {what}"))
-                .help("a name is letters, digits and underscores, does not begin with a digit and is no word of the syntax"),
+            Diagnostic::error(codes::BAD_NAME, entry.key_span, format!("`{name}` cannot be the name of {what}")).help(
+                "a name is letters, digits and underscores, does not begin with a digit and is no word of the syntax",
+            ),
         );
     }
     ok

@@ -37,7 +37,9 @@ fn general(code: &str) -> Option<&'static str> {
         codes::BAD_INDEX => "positions count from 0; -1 is the last",
         codes::NOT_A_LAW => "softmax over the last axis, sampling_law and one_hot make distributions",
         codes::BOUNDS => "change the value, or the bounds it is declared with",
-        codes::STATE_MISUSE => "states are declared under `state:` and used through kv.write, attention, conv.causal and delta.gated_delta_rule",
+        codes::STATE_MISUSE => {
+            "states are declared under `state:` and used through kv.write, attention, conv.causal and delta.gated_delta_rule"
+        }
         codes::WEIGHT_BINDING => "every weight has one line under `tensors:` of its component",
         codes::CHECKPOINT => "a checkpoint is a directory with config.json",
         codes::CONFIG_KEY => "change the value in config.json, or write it into the system file",

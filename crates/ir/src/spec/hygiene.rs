@@ -41,7 +41,12 @@ pub(crate) fn file(files: &Files, index: usize, diags: &mut Diagnostics) {
         if let Some(i) = files.imports[index].get(&u.name.name) {
             // An import takes these over by name.
             let g = &files.list[*i];
-            let names = g.dims.iter().map(|d| &d.name).chain(g.lists.iter().map(|l| &l.name)).chain(g.params.iter().map(|p| &p.name));
+            let names = g
+                .dims
+                .iter()
+                .map(|d| &d.name)
+                .chain(g.lists.iter().map(|l| &l.name))
+                .chain(g.params.iter().map(|p| &p.name));
             used.names.extend(names.map(|n| n.name.clone()));
         }
     }
@@ -55,12 +60,19 @@ pub(crate) fn file(files: &Files, index: usize, diags: &mut Diagnostics) {
         used.graph(g);
     }
     for (i, g) in f.graphs.iter().enumerate() {
-        let twice = f.graphs[..i].iter().map(|o| &o.name).chain(f.uses.iter().map(|u| &u.name)).find(|o| o.name == g.name.name);
+        let twice =
+            f.graphs[..i].iter().map(|o| &o.name).chain(f.uses.iter().map(|u| &u.name)).find(|o| o.name == g.name.name);
         if let Some(other) = twice {
             shadowed(&g.name, other, diags);
         }
-        if crate::ops::OPS.iter().any(|d| d.callable && d.name == g.name.name) || super::lower::SUGAR.iter().any(|s| s.0 == g.name.name) {
-            diags.push(Diagnostic::error(codes::SHADOWED, g.name.span, format!("`{}` is a function of the language", g.name.name)));
+        if crate::ops::OPS.iter().any(|d| d.callable && d.name == g.name.name)
+            || super::lower::SUGAR.iter().any(|s| s.0 == g.name.name)
+        {
+            diags.push(Diagnostic::error(
+                codes::SHADOWED,
+                g.name.span,
+                format!("`{}` is a function of the language", g.name.name),
+            ));
         }
     }
     let kinds: [(&str, Vec<&Ident>); 6] = [
@@ -84,8 +96,12 @@ pub(crate) fn file(files: &Files, index: usize, diags: &mut Diagnostics) {
     for s in &f.states {
         if !used.names.contains(&s.name.name) {
             diags.push(
-                Diagnostic::error(codes::STATE_UNUSED, s.name.span, format!("state `{}` is never advanced", s.name.name))
-                    .help("remove it, or write to it"),
+                Diagnostic::error(
+                    codes::STATE_UNUSED,
+                    s.name.span,
+                    format!("state `{}` is never advanced", s.name.name),
+                )
+                .help("remove it, or write to it"),
             );
         }
     }
@@ -115,7 +131,8 @@ pub(crate) fn shadowed(name: &Ident, other: &Ident, diags: &mut Diagnostics) {
 
 pub(crate) fn unused(kind: &str, name: &Ident, diags: &mut Diagnostics) {
     diags.push(
-        Diagnostic::error(codes::UNUSED, name.span, format!("{kind} `{}` is never used", name.name)).help("remove it, or use it"),
+        Diagnostic::error(codes::UNUSED, name.span, format!("{kind} `{}` is never used", name.name))
+            .help("remove it, or use it"),
     );
 }
 
@@ -182,14 +199,20 @@ pub(crate) fn determined(g: &GraphDecl, of_file: &[SymbolDecl], diags: &mut Diag
     }
     for s in of_file.iter().chain(&g.symbols) {
         let alone = |t: &TypeExpr| match &t.kind {
-            TypeKind::Tensor { dims, .. } => dims.iter().any(|d| matches!(&d.kind, ExprKind::Name(n) if *n == s.name.name)),
+            TypeKind::Tensor { dims, .. } => {
+                dims.iter().any(|d| matches!(&d.kind, ExprKind::Name(n) if *n == s.name.name))
+            }
             TypeKind::State => false,
         };
         if used.names.contains(&s.name.name) && !g.inputs.iter().filter_map(|i| i.ty.as_ref()).any(alone) {
             diags.push(
-                Diagnostic::error(codes::UNBOUND_DIM, s.name.span, format!("nothing gives symbol `{}` a value in `{}`", s.name.name, g.name.name))
-                    .related(g.name.span, "used here")
-                    .help(format!("it must be the whole extent of an axis of an input, as in `i32[{}]`", s.name.name)),
+                Diagnostic::error(
+                    codes::UNBOUND_DIM,
+                    s.name.span,
+                    format!("nothing gives symbol `{}` a value in `{}`", s.name.name, g.name.name),
+                )
+                .related(g.name.span, "used here")
+                .help(format!("it must be the whole extent of an axis of an input, as in `i32[{}]`", s.name.name)),
             );
         }
     }

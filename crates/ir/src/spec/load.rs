@@ -42,7 +42,8 @@ impl<'h> Loader<'h> {
             Err(why) => {
                 let text = format!("{path} cannot be read: {why}");
                 self.diags.push(match from {
-                    Some(span) => Diagnostic::error(codes::FILE, span, text).help("paths are relative to the file that names them"),
+                    Some(span) => Diagnostic::error(codes::FILE, span, text)
+                        .help("paths are relative to the file that names them"),
                     None => Diagnostic::error_nowhere(codes::FILE, text),
                 });
                 None

@@ -40,12 +40,18 @@ pub enum Loaded {
 pub(crate) fn once(diags: Diagnostics) -> Diagnostics {
     let mut seen = std::collections::BTreeSet::new();
     let mut out = Diagnostics::default();
-    let meant: Vec<_> = diags.iter().filter(|d| d.code == codes::UNKNOWN_NAME).filter_map(|d| Some((d.span?.file, d.help.as_deref()?))).collect();
+    let meant: Vec<_> = diags
+        .iter()
+        .filter(|d| d.code == codes::UNKNOWN_NAME)
+        .filter_map(|d| Some((d.span?.file, d.help.as_deref()?)))
+        .collect();
     for d in diags.iter() {
         let consequence = d.code == codes::UNUSED
             && d.span.is_some_and(|s| {
                 let name = out_of(&d.message);
-                meant.iter().any(|(file, help)| *file == s.file && name.is_some_and(|n| *help == format!("did you mean `{n}`?")))
+                meant.iter().any(|(file, help)| {
+                    *file == s.file && name.is_some_and(|n| *help == format!("did you mean `{n}`?"))
+                })
             });
         if !consequence && seen.insert((d.code, d.span, d.message.clone())) {
             out.push(help::with_help(d.clone()));

@@ -279,8 +279,7 @@ fn weights(node: &Node, diags: &mut Diagnostics) -> Vec<WeightDecl> {
                 if ty.is_none() {
                     continue;
                 }
-                let from = from
-                    .and_then(|e| text("`from`", &e.value, diags).map(|t| (t.to_string(), e.value.span)));
+                let from = from.and_then(|e| text("`from`", &e.value, diags).map(|t| (t.to_string(), e.value.span)));
                 (ty.map(|t| &t.value), from)
             }
             _ => (Some(&e.value), None),
@@ -301,9 +300,7 @@ fn state(e: &Entry, diags: &mut Diagnostics) -> Option<StateDef> {
         text("doc", &d.value, diags);
     }
     let kind = kind.and_then(|k| text("a state's kind", &k.value, diags).map(|t| (t, k.value.span)));
-    let dim = |f: &mut Fields, key, diags: &mut Diagnostics| {
-        f.require(key, diags).map(|e| expr_node(&e.value, diags))
-    };
+    let dim = |f: &mut Fields, key, diags: &mut Diagnostics| f.require(key, diags).map(|e| expr_node(&e.value, diags));
     let shape = match kind {
         Some(("kv_pool", _)) => {
             let heads = dim(&mut f, "heads", diags);

@@ -98,7 +98,9 @@ pub fn unary(op: UnaryOp, x: &Static) -> Result {
         },
         (UnaryOp::Neg, Static::Float(v)) => Ok(Static::Float(-v)),
         (UnaryOp::Not, Static::Bool(v)) => Ok(Static::Bool(!v)),
-        (_, x) => wrong(format!("{} cannot be {}", x.describe(), if op == UnaryOp::Neg { "negated" } else { "`not`-ed" })),
+        (_, x) => {
+            wrong(format!("{} cannot be {}", x.describe(), if op == UnaryOp::Neg { "negated" } else { "`not`-ed" }))
+        }
     }
 }
 
@@ -167,7 +169,11 @@ pub fn binary(op: BinaryOp, a: &Static, b: &Static) -> Result {
 pub(crate) const MAX_DIM_SIZE: usize = 128;
 
 fn small(x: &Dim, y: &Dim) -> std::result::Result<(), StaticError> {
-    if x.size().saturating_add(y.size()) > MAX_DIM_SIZE { wrong("the formula of this dim has too many terms") } else { Ok(()) }
+    if x.size().saturating_add(y.size()) > MAX_DIM_SIZE {
+        wrong("the formula of this dim has too many terms")
+    } else {
+        Ok(())
+    }
 }
 
 fn compare(op: BinaryOp, o: std::cmp::Ordering) -> bool {
@@ -227,7 +233,11 @@ pub const TABLE: &[(&str, &str, &str)] = &[
     ("all_in", "all_in(list, from, to)", "True if every entry is in from..to, to excluded."),
     ("increasing", "increasing(list)", "True if every entry is larger than the one before it."),
     ("count", "count(list, value)", "Number of entries that are the value."),
-    ("same", "same(a, b, ...)", "Several spellings of one key of config.json: those that are there must agree, and one must be there."),
+    (
+        "same",
+        "same(a, b, ...)",
+        "Several spellings of one key of config.json: those that are there must agree, and one must be there.",
+    ),
     ("has", "has(key)", "True if config.json has the key."),
 ];
 

@@ -76,7 +76,8 @@ impl Dim {
 
     /// How much there is to it: the atoms of all terms, counted with their powers. Arithmetic takes time in this.
     pub(crate) fn size(&self) -> usize {
-        let term = |m: &Monomial| m.iter().fold(1, |n: usize, (a, p)| n.saturating_add(a.size().saturating_mul(*p as usize)));
+        let term =
+            |m: &Monomial| m.iter().fold(1, |n: usize, (a, p)| n.saturating_add(a.size().saturating_mul(*p as usize)));
         self.terms.keys().fold(0, |n: usize, m| n.saturating_add(term(m)))
     }
 
@@ -252,7 +253,9 @@ impl Atom {
     fn size(&self) -> usize {
         match self {
             Atom::Symbol(_) => 1,
-            Atom::FloorDiv(a, b) | Atom::Mod(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => a.size().saturating_add(b.size()),
+            Atom::FloorDiv(a, b) | Atom::Mod(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => {
+                a.size().saturating_add(b.size())
+            }
         }
     }
 

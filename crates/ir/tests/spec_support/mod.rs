@@ -44,8 +44,10 @@ pub fn check(path: &str, host: &dyn Host, over: &Overrides) -> (SourceMap, Vec<D
 pub struct Claim {
     /// Name of the file; empty for an error without a place.
     pub file: String,
-    /// Line from one; 0 without a place.
+    /// Line from one; 0 without a place, and in a claim that gives the line by its text.
     pub line: usize,
+    /// The line itself, without the spaces around it: claims about files that others edit name it by that.
+    pub written: String,
     /// Code.
     pub code: String,
     /// Part of the message.
@@ -53,7 +55,7 @@ pub struct Claim {
 }
 
 /// The claims of a file: `#! E0301 part of the message` behind the line that causes it; in lines of their own
-/// `#! line N E0301 ...`, `#! at FILE:N E0301 ...` and `#! nowhere E0301 ...`. Also its options: `#! set NAME=VALUE`.
+/// `#! line N E0301 ...`, `#! at FILE <<the line>> E0301 ...` and `#! nowhere E0301 ...`. Also its options: `#! set NAME=VALUE`.
 pub fn claims(file: &str, text: &str, over: &mut Overrides) -> Vec<Claim> {
     let mut out = Vec::new();
     for (i, line) in text.lines().enumerate() {
@@ -62,7 +64,8 @@ pub fn claims(file: &str, text: &str, over: &mut Overrides) -> Vec<Claim> {
             let (word, rest) = part.split_once(' ').unwrap_or((part, ""));
             let (place, claim) = match word {
                 "set" => {
-                    let (name, value) = rest.split_once('=').unwrap_or_else(|| panic!("{file}: `{part}` needs NAME=VALUE"));
+                    let (name, value) =
+                        rest.split_once('=').unwrap_or_else(|| panic!("{file}: `{part}` needs NAME=VALUE"));
                     over.sets.push((name.to_string(), value.to_string()));
                     continue;
                 }
@@ -71,15 +74,30 @@ pub fn claims(file: &str, text: &str, over: &mut Overrides) -> Vec<Claim> {
                     ((file.to_string(), n.parse().unwrap_or_else(|_| panic!("{file}: `{part}`"))), claim)
                 }
                 "at" => {
-                    let (at, claim) = rest.split_once(" E").unwrap_or((rest, ""));
-                    let (name, n) = at.rsplit_once(':').unwrap_or_else(|| panic!("{file}: `{part}` needs FILE:LINE"));
-                    ((name.to_string(), n.parse().unwrap_or_else(|_| panic!("{file}: `{part}`"))), &rest[rest.len() - claim.len() - 1..])
+                    let parts = rest.split_once(" <<").and_then(|(name, rest)| Some((name, rest.rsplit_once(">> ")?)));
+                    let (name, (line, claim)) = parts.unwrap_or_else(|| panic!("{file}: `{part}` needs FILE <<LINE>>"));
+                    let (code, text) = claim.split_once(' ').unwrap_or((claim, ""));
+                    let written = line.to_string();
+                    out.push(Claim {
+                        file: name.into(),
+                        line: 0,
+                        written,
+                        code: code.into(),
+                        text: text.trim().into(),
+                    });
+                    continue;
                 }
                 "nowhere" => ((String::new(), 0), rest),
                 _ => ((file.to_string(), i + 1), part),
             };
             let (code, text) = claim.split_once(' ').unwrap_or((claim, ""));
-            out.push(Claim { file: place.0, line: place.1, code: code.to_string(), text: text.trim().to_string() });
+            out.push(Claim {
+                file: place.0,
+                line: place.1,
+                written: String::new(),
+                code: code.to_string(),
+                text: text.trim().to_string(),
+            });
         }
     }
     out
@@ -87,9 +105,19 @@ pub fn claims(file: &str, text: &str, over: &mut Overrides) -> Vec<Claim> {
 
 /// Where a diagnostic stands, as a claim with its whole message.
 pub fn claim_of(d: &Diagnostic, sources: &SourceMap) -> Claim {
-    let (file, line) = match d.span {
-        Some(s) => (sources.file(s.file).name.clone(), sources.file(s.file).line_col(s.start).0 as usize + 1),
-        None => (String::new(), 0),
+    let (file, line, written) = match d.span {
+        Some(s) => {
+            let f = sources.file(s.file);
+            let line = f.line_col(s.start).0 as usize;
+            (f.name.clone(), line + 1, f.text.lines().nth(line).unwrap_or("").trim().to_string())
+        }
+        None => (String::new(), 0, String::new()),
     };
-    Claim { file, line, code: d.code.to_string(), text: d.message.clone() }
+    Claim { file, line, written, code: d.code.to_string(), text: d.message.clone() }
+}
+
+/// True if a claim says what was found.
+pub fn fits(claim: &Claim, found: &Claim) -> bool {
+    let same_line = if claim.written.is_empty() { claim.line == found.line } else { claim.written == found.written };
+    claim.file == found.file && same_line && claim.code == found.code && found.text.contains(&claim.text)
 }

@@ -49,11 +49,11 @@ impl Emitter<'_> {
         let wide = call.wide() || call.dtype("acc")? == DType::F64;
         let (dtype, shape) = call.result(0)?;
         let Attr::Str(spec) = call.attr("spec")? else { return Err("attribute `spec` is no text".into()) };
-        let axes = Axes::parse(spec, &a.view, &b.view)?;
         if a.dtype == DType::F8E4M3 || b.dtype == DType::F8E4M3 {
             return self.reference(call);
         }
         let (a, b) = (self.real(a, wide)?, self.real(b, wide)?);
+        let axes = Axes::parse(spec, &a.view, &b.view)?;
         let out = self.fresh(compute(wide), shape);
         if let Some((swap, [batch, left, right, summed])) = axes.batched() {
             let (x, w) = if swap { (&b, &a) } else { (&a, &b) };

@@ -137,8 +137,12 @@ impl<'a> Lower<'a> {
                     bound.attrs.insert(name, e);
                 }
                 None => {
-                    let d = Diagnostic::error(codes::BAD_CALL, e.span, format!("`{}` takes at most {} arguments", def.name, slots.len()))
-                        .help(signature(def));
+                    let d = Diagnostic::error(
+                        codes::BAD_CALL,
+                        e.span,
+                        format!("`{}` takes at most {} arguments", def.name, slots.len()),
+                    )
+                    .help(signature(def));
                     return Err(self.report(d));
                 }
             }
@@ -151,7 +155,11 @@ impl<'a> Lower<'a> {
                 (None, Some(a)) => bound.attrs.insert(a.name, e).is_some(),
                 (None, None) => {
                     let known = def.operands.iter().skip(skip).map(|o| o.name).chain(def.attrs.iter().map(|a| a.name));
-                    let mut d = Diagnostic::error(codes::BAD_CALL, name.span, format!("`{}` has no argument `{}`", def.name, name.name));
+                    let mut d = Diagnostic::error(
+                        codes::BAD_CALL,
+                        name.span,
+                        format!("`{}` has no argument `{}`", def.name, name.name),
+                    );
                     d = match suggest(&name.name, known) {
                         Some(near) => d.help(format!("did you mean `{near}`?")),
                         None => d.help(signature(def)),
@@ -160,14 +168,16 @@ impl<'a> Lower<'a> {
                 }
             };
             if twice {
-                let d = Diagnostic::error(codes::BAD_CALL, name.span, format!("argument `{}` is given twice", name.name));
+                let d =
+                    Diagnostic::error(codes::BAD_CALL, name.span, format!("argument `{}` is given twice", name.name));
                 return Err(self.report(d));
             }
         }
         for (i, operand) in def.operands.iter().enumerate().skip(skip) {
             let later = bound.operands[i..].iter().any(Option::is_some);
             if bound.operands[i].is_none() && (!operand.optional || later) {
-                let d = Diagnostic::error(codes::BAD_CALL, span, format!("`{}` needs `{}`", def.name, operand.name)).help(signature(def));
+                let d = Diagnostic::error(codes::BAD_CALL, span, format!("`{}` needs `{}`", def.name, operand.name))
+                    .help(signature(def));
                 return Err(self.report(d));
             }
         }
@@ -183,13 +193,16 @@ impl<'a> Lower<'a> {
         span: Span,
     ) -> Res<Bound<'a>> {
         let Some(spec) = args.first() else {
-            let d = Diagnostic::error(codes::BAD_CALL, span, "einsum needs its specification first").help(signature(def));
+            let d =
+                Diagnostic::error(codes::BAD_CALL, span, "einsum needs its specification first").help(signature(def));
             return Err(self.report(d));
         };
-        let mut bound = Bound { operands: list.into_iter().map(Some).collect(), attrs: BTreeMap::from([("spec", spec)]) };
+        let mut bound =
+            Bound { operands: list.into_iter().map(Some).collect(), attrs: BTreeMap::from([("spec", spec)]) };
         for (name, e) in kwargs {
             if name.name != "acc" {
-                let d = Diagnostic::error(codes::BAD_CALL, name.span, format!("`einsum` has no argument `{}`", name.name));
+                let d =
+                    Diagnostic::error(codes::BAD_CALL, name.span, format!("`einsum` has no argument `{}`", name.name));
                 return Err(self.report(d));
             }
             bound.attrs.insert("acc", e);
@@ -215,7 +228,8 @@ impl<'a> Lower<'a> {
                 None => match a.default {
                     Some(default) => default_attr(a, default),
                     None => {
-                        let d = Diagnostic::error(codes::BAD_CALL, span, format!("`{}` needs `{}`", def.name, a.name)).help(signature(def));
+                        let d = Diagnostic::error(codes::BAD_CALL, span, format!("`{}` needs `{}`", def.name, a.name))
+                            .help(signature(def));
                         return Err(self.report(d));
                     }
                 },
@@ -255,7 +269,11 @@ impl<'a> Lower<'a> {
             Val::Tensor(_) if self.symbolic && a.kind == AttrKind::Float => return Ok(unbound_attr(a)),
             other => {
                 let what = self.describe(&other);
-                let d = Diagnostic::error(codes::NOT_STATIC, e.span, format!("`{}` must be known before the run, this is {what}", a.name));
+                let d = Diagnostic::error(
+                    codes::NOT_STATIC,
+                    e.span,
+                    format!("`{}` must be known before the run, this is {what}", a.name),
+                );
                 return Err(self.report(d));
             }
         };
@@ -274,10 +292,14 @@ impl<'a> Lower<'a> {
             (AttrKind::Bool, Static::Bool(b)) => Some(Attr::Bool(*b)),
             (AttrKind::Str, Static::Str(s)) => Some(Attr::Str(s.clone())),
             (AttrKind::Dim, Static::Int(d)) => Some(Attr::Dim(d.clone())),
-            (AttrKind::Dims, Static::List(items)) => {
-                items.iter().map(|i| if let Static::Int(d) = i { Some(d.clone()) } else { None }).collect::<Option<Vec<Dim>>>().map(Attr::Dims)
+            (AttrKind::Dims, Static::List(items)) => items
+                .iter()
+                .map(|i| if let Static::Int(d) = i { Some(d.clone()) } else { None })
+                .collect::<Option<Vec<Dim>>>()
+                .map(Attr::Dims),
+            (AttrKind::Ints, Static::List(items)) => {
+                items.iter().map(Static::as_i64).collect::<Option<Vec<_>>>().map(Attr::Ints)
             }
-            (AttrKind::Ints, Static::List(items)) => items.iter().map(Static::as_i64).collect::<Option<Vec<_>>>().map(Attr::Ints),
             _ => None,
         };
         match fitting {

@@ -85,7 +85,8 @@ impl<'a> Lower<'a> {
             "gated_delta_rule" => Opcode::DeltaRule,
             other => {
                 let known = ["write", "causal", "gated_delta_rule"];
-                let mut d = Diagnostic::error(codes::UNKNOWN_FUNCTION, method.span, format!("a state has no method `{other}`"));
+                let mut d =
+                    Diagnostic::error(codes::UNKNOWN_FUNCTION, method.span, format!("a state has no method `{other}`"));
                 d = match suggest(other, known) {
                     Some(near) => d.help(format!("did you mean `{near}`?")),
                     None => d.help("kv.write(...), conv.causal(...), delta.gated_delta_rule(...)"),
@@ -98,7 +99,11 @@ impl<'a> Lower<'a> {
             Val::StateArray(id) => self.open_state(scope, id, None, base.span)?,
             other => {
                 let what = self.describe(&other);
-                let d = Diagnostic::error(codes::STATE_MISUSE, base.span, format!("`{}` is a method of a state, this is {what}", method.name));
+                let d = Diagnostic::error(
+                    codes::STATE_MISUSE,
+                    base.span,
+                    format!("`{}` is a method of a state, this is {what}", method.name),
+                );
                 return Err(self.report(d));
             }
         };
@@ -149,7 +154,9 @@ impl<'a> Lower<'a> {
         let file = self.scopes[scope.0].file.map(|f| &self.files.list[f]);
         OPS.iter().any(|d| d.callable && d.name == name)
             || super::sugar::SUGAR.iter().any(|s| s.0 == name)
-            || file.is_some_and(|f| f.graphs.iter().any(|g| g.name.name == name) || f.uses.iter().any(|u| u.name.name == name))
+            || file.is_some_and(|f| {
+                f.graphs.iter().any(|g| g.name.name == name) || f.uses.iter().any(|u| u.name.name == name)
+            })
     }
 
     fn unknown_function(&mut self, scope: ScopeId, name: &str, span: Span) -> Reported {
@@ -191,11 +198,22 @@ impl<'a> Lower<'a> {
             Target::Import(file, name) => {
                 let values = self.import_values(scope, file, name)?;
                 let Some(g) = &self.files.list[file].main else {
-                    let d = Diagnostic::error(codes::UNKNOWN_FUNCTION, span, format!("`{name}` has no nodes of its own to call"));
+                    let d = Diagnostic::error(
+                        codes::UNKNOWN_FUNCTION,
+                        span,
+                        format!("`{name}` has no nodes of its own to call"),
+                    );
                     return Err(self.report(d));
                 };
                 let s = &self.scopes[scope.0];
-                let request = FileScope { file, values: &values, path: path.clone(), weights: weights.clone(), region: s.region, loops: s.loops.clone() };
+                let request = FileScope {
+                    file,
+                    values: &values,
+                    path: path.clone(),
+                    weights: weights.clone(),
+                    region: s.region,
+                    loops: s.loops.clone(),
+                };
                 let fs = self.file_scope(request);
                 self.scopes[fs.0].serial = self.scopes[scope.0].serial;
                 (fs, g, weights)
@@ -214,17 +232,26 @@ impl<'a> Lower<'a> {
             if std::mem::replace(&mut self.full, true) {
                 return Err(Reported);
             }
-            let d = Diagnostic::error(codes::UNSUPPORTED, span, format!("more than {} calls of graphs in one function", super::MAX_CALLS))
-                .help("calls are inlined; a `repeat` loop keeps one body for many layers");
+            let d = Diagnostic::error(
+                codes::UNSUPPORTED,
+                span,
+                format!("more than {} calls of graphs in one function", super::MAX_CALLS),
+            )
+            .help("calls are inlined; a `repeat` loop keeps one body for many layers");
             return Err(self.report(d));
         }
-        let has_weights = !graph.weights.is_empty() || matches!(self.scopes[file_scope.0].file, Some(f) if !self.files.list[f].weights.is_empty() && self.scopes[file_scope.0].weights == weights);
+        let has_weights = !graph.weights.is_empty()
+            || matches!(self.scopes[file_scope.0].file, Some(f) if !self.files.list[f].weights.is_empty() && self.scopes[file_scope.0].weights == weights);
         if has_weights && !self.is_component_path(&weights) {
             let key = format!("{weights}|{:?}", self.scopes[scope.0].region);
             if let Some(first) = self.weighted_calls.get(&key).copied().filter(|s| *s != span) {
-                let d = Diagnostic::error(codes::BAD_CALL, span, format!("two calls would share the weights `{weights}.*`"))
-                    .related(first, "the other call")
-                    .help("give each call a node of its own");
+                let d = Diagnostic::error(
+                    codes::BAD_CALL,
+                    span,
+                    format!("two calls would share the weights `{weights}.*`"),
+                )
+                .related(first, "the other call")
+                .help("give each call a node of its own");
                 return Err(self.report(d));
             }
             self.weighted_calls.insert(key, span);
@@ -258,11 +285,16 @@ impl<'a> Lower<'a> {
     fn is_component_path(&self, weights: &str) -> bool {
         let mut parts = weights.split('.');
         let (first, second, rest) = (parts.next(), parts.next(), parts.next());
-        rest.is_none() && first.is_some_and(|c| self.around.component(c).is_some() && second.is_none_or(|g| self.component_has_graph(c, g)))
+        rest.is_none()
+            && first.is_some_and(|c| {
+                self.around.component(c).is_some() && second.is_none_or(|g| self.component_has_graph(c, g))
+            })
     }
 
     fn component_has_graph(&self, component: &str, graph: &str) -> bool {
-        self.around.component(component).is_some_and(|c| self.files.list[c.file].graphs.iter().any(|g| g.name.name == graph))
+        self.around
+            .component(component)
+            .is_some_and(|c| self.files.list[c.file].graphs.iter().any(|g| g.name.name == graph))
     }
 
     fn component_target(
@@ -284,8 +316,16 @@ impl<'a> Lower<'a> {
             let at = sub.map_or(span, |s| s.span);
             let known: Vec<&str> = f.graphs.iter().map(|g| g.name.name.as_str()).collect();
             let mut d = match sub {
-                Some(s) => Diagnostic::error(codes::UNKNOWN_FUNCTION, at, format!("component `{name}` has no graph `{}`", s.name)),
-                None => Diagnostic::error(codes::UNKNOWN_FUNCTION, at, format!("component `{name}` has no nodes of its own to call")),
+                Some(s) => Diagnostic::error(
+                    codes::UNKNOWN_FUNCTION,
+                    at,
+                    format!("component `{name}` has no graph `{}`", s.name),
+                ),
+                None => Diagnostic::error(
+                    codes::UNKNOWN_FUNCTION,
+                    at,
+                    format!("component `{name}` has no nodes of its own to call"),
+                ),
             };
             if !known.is_empty() {
                 d = d.help(format!("its graphs: {}", known.join(", ")));
@@ -303,7 +343,11 @@ impl<'a> Lower<'a> {
                 Val::Unbound => overridden = true,
                 other => {
                     let what = self.describe(&other);
-                    let d = Diagnostic::error(codes::NOT_STATIC, e.span, format!("parameter `{}` must be known before the run, this is {what}", k.name));
+                    let d = Diagnostic::error(
+                        codes::NOT_STATIC,
+                        e.span,
+                        format!("parameter `{}` must be known before the run, this is {what}", k.name),
+                    );
                     return Err(self.report(d));
                 }
             }
@@ -313,7 +357,14 @@ impl<'a> Lower<'a> {
             Some(s) => s,
             None => {
                 let region = crate::ir::RegionId(0);
-                let request = FileScope { file, values: &values, path: name.to_string(), weights: name.to_string(), region, loops: Vec::new() };
+                let request = FileScope {
+                    file,
+                    values: &values,
+                    path: name.to_string(),
+                    weights: name.to_string(),
+                    region,
+                    loops: Vec::new(),
+                };
                 let s = self.file_scope(request);
                 if !overridden {
                     self.components.insert(name.to_string(), s);
@@ -335,7 +386,12 @@ impl<'a> Lower<'a> {
         let fs = self.file_scope_of(scope);
         let f = &self.files.list[file];
         let mut values = BTreeMap::new();
-        let wanted = f.dims.iter().map(|d| &d.name).chain(f.lists.iter().map(|l| &l.name)).chain(f.params.iter().map(|p| &p.name));
+        let wanted = f
+            .dims
+            .iter()
+            .map(|d| &d.name)
+            .chain(f.lists.iter().map(|l| &l.name))
+            .chain(f.params.iter().map(|p| &p.name));
         for want in wanted {
             let set = decl.and_then(|d| d.set.iter().find(|(k, _)| k.name == want.name));
             if let Some((_, e)) = set {
@@ -350,9 +406,16 @@ impl<'a> Lower<'a> {
                 Some(Slot::Ready(Val::Unbound)) => {}
                 _ => {
                     let at = decl.map_or(want.span, |d| d.name.span);
-                    let d = Diagnostic::error(codes::UNBOUND_DIM, at, format!("`{name}` needs `{}`, which has no value here", want.name))
-                        .related(want.span, "declared here")
-                        .help(format!("declare `{}` in this file too, or set it: {{file: ..., set: {{{}: ...}}}}", want.name, want.name));
+                    let d = Diagnostic::error(
+                        codes::UNBOUND_DIM,
+                        at,
+                        format!("`{name}` needs `{}`, which has no value here", want.name),
+                    )
+                    .related(want.span, "declared here")
+                    .help(format!(
+                        "declare `{}` in this file too, or set it: {{file: ..., set: {{{}: ...}}}}",
+                        want.name, want.name
+                    ));
                     return Err(self.report(d));
                 }
             }
@@ -387,9 +450,13 @@ impl<'a> Lower<'a> {
                     given.insert(&name.name, e);
                 }
                 None => {
-                    let d = Diagnostic::error(codes::BAD_CALL, e.span, format!("`{}` takes {} inputs", graph.name.name, order.len()))
-                        .related(graph.name.span, "declared here")
-                        .help(usage(graph, &order));
+                    let d = Diagnostic::error(
+                        codes::BAD_CALL,
+                        e.span,
+                        format!("`{}` takes {} inputs", graph.name.name, order.len()),
+                    )
+                    .related(graph.name.span, "declared here")
+                    .help(usage(graph, &order));
                     return Err(self.report(d));
                 }
             }
@@ -408,8 +475,12 @@ impl<'a> Lower<'a> {
                 f.params.iter().any(|p| p.name.name == k.name) || f.lists.iter().any(|l| l.name.name == k.name)
             });
             if !is_param {
-                let mut d = Diagnostic::error(codes::BAD_CALL, k.span, format!("`{}` has no input `{}`", graph.name.name, k.name))
-                    .related(graph.name.span, "declared here");
+                let mut d = Diagnostic::error(
+                    codes::BAD_CALL,
+                    k.span,
+                    format!("`{}` has no input `{}`", graph.name.name, k.name),
+                )
+                .related(graph.name.span, "declared here");
                 d = match suggest(&k.name, order.iter().map(|(_, n, _)| n.name.as_str())) {
                     Some(near) => d.help(format!("did you mean `{near}`?")),
                     None => d.help(usage(graph, &order)),
@@ -421,9 +492,13 @@ impl<'a> Lower<'a> {
         let mut failed = false;
         for (_, name, input) in &order {
             let Some(e) = given.get(name.name.as_str()).copied() else {
-                let d = Diagnostic::error(codes::BAD_CALL, span, format!("`{}` needs input `{}`", graph.name.name, name.name))
-                    .related(name.span, "declared here")
-                    .help(usage(graph, &order));
+                let d = Diagnostic::error(
+                    codes::BAD_CALL,
+                    span,
+                    format!("`{}` needs input `{}`", graph.name.name, name.name),
+                )
+                .related(name.span, "declared here")
+                .help(usage(graph, &order));
                 self.report(d);
                 failed = true;
                 continue;
@@ -441,8 +516,12 @@ impl<'a> Lower<'a> {
                     },
                     other => {
                         let what = self.describe(&other);
-                        let d = Diagnostic::error(codes::STATE_MISUSE, e.span, format!("input `{}` is a state, this is {what}", name.name))
-                            .related(name.span, "declared here");
+                        let d = Diagnostic::error(
+                            codes::STATE_MISUSE,
+                            e.span,
+                            format!("input `{}` is a state, this is {what}", name.name),
+                        )
+                        .related(name.span, "declared here");
                         self.report(d);
                         failed = true;
                     }
@@ -482,7 +561,9 @@ impl<'a> Lower<'a> {
 
     fn declared_dtype(&self, input: &InputDecl) -> Option<crate::ty::DType> {
         match &input.ty.as_ref()?.kind {
-            TypeKind::Tensor { dtype: Some(d), .. } => crate::ty::DType::from_name(&d.name).map(|d| self.module.numerics.apply(d)),
+            TypeKind::Tensor { dtype: Some(d), .. } => {
+                crate::ty::DType::from_name(&d.name).map(|d| self.module.numerics.apply(d))
+            }
             _ => None,
         }
     }
@@ -516,7 +597,11 @@ impl<'a> Lower<'a> {
     ) -> Res<()> {
         let mut ok = Ok(());
         for symbol in symbols {
-            let Some(Slot::Ready(Val::Static(Static::Int(extent)))) = self.scopes[callee.0].names.get(&symbol.name.name) else { continue };
+            let Some(Slot::Ready(Val::Static(Static::Int(extent)))) =
+                self.scopes[callee.0].names.get(&symbol.name.name)
+            else {
+                continue;
+            };
             let extent = extent.clone();
             let limits = self.symbol_bounds(file_scope, symbol);
             let known = |name: &str| self.symbols.get(name).copied().unwrap_or_default();
@@ -525,15 +610,24 @@ impl<'a> Lower<'a> {
             let above = limits.max.zip(have.min).is_some_and(|(most, least)| least > most);
             // A run-time extent may also leave the bounds for some calls only.
             let sometimes = extent.as_const().is_none()
-                && limits.max.is_some_and(|most| !self.symbolic && !self.exhaustive && have.max.is_none_or(|m| m > most));
+                && limits
+                    .max
+                    .is_some_and(|most| !self.symbolic && !self.exhaustive && have.max.is_none_or(|m| m > most));
             if !(below || above || sometimes) {
                 continue;
             }
-            let at = bound.iter().find(|(i, ..)| mentions_symbol(i, &symbol.name.name)).map(|(_, tv, used)| (tv.span, *used));
+            let at = bound
+                .iter()
+                .find(|(i, ..)| mentions_symbol(i, &symbol.name.name))
+                .map(|(_, tv, used)| (tv.span, *used));
             let (made, used) = at.unwrap_or((symbol.name.span, symbol.name.span));
             let shown = crate::spec::ast::describe_bounds(limits);
-            let mut d = Diagnostic::error(codes::BOUNDS, used, format!("`{}` is {shown} in this graph, here it is {extent}", symbol.name.name))
-                .related(symbol.name.span, "declared here");
+            let mut d = Diagnostic::error(
+                codes::BOUNDS,
+                used,
+                format!("`{}` is {shown} in this graph, here it is {extent}", symbol.name.name),
+            )
+            .related(symbol.name.span, "declared here");
             if made != used {
                 d = d.related(made, "the value");
             }
@@ -567,18 +661,34 @@ impl<'a> Lower<'a> {
         if have.dims != want.dims {
             let code = if have.rank() == want.rank() { codes::DIM_MISMATCH } else { codes::RANK_MISMATCH };
             let shown = |t: &TensorType| t.dims.iter().map(Dim::to_string).collect::<Vec<_>>().join(", ");
-            let d = explain(Diagnostic::error(code, used, format!("input `{name}` needs [{}], this is [{}]", shown(&want), shown(&have))));
+            let d = explain(Diagnostic::error(
+                code,
+                used,
+                format!("input `{name}` needs [{}], this is [{}]", shown(&want), shown(&have)),
+            ));
             return Err(self.report(d));
         }
-        let fits = if any { have.dtype.is_float() } else { have.dtype == want.dtype || (have.dtype.is_float() && want.dtype.is_float()) };
+        let fits = if any {
+            have.dtype.is_float()
+        } else {
+            have.dtype == want.dtype || (have.dtype.is_float() && want.dtype.is_float())
+        };
         if !fits {
-            let d = explain(Diagnostic::error(codes::DTYPE_MISMATCH, used, format!("input `{name}` needs {want}, this is {have}")));
+            let d = explain(Diagnostic::error(
+                codes::DTYPE_MISMATCH,
+                used,
+                format!("input `{name}` needs {want}, this is {have}"),
+            ));
             return Err(self.report(d));
         }
         if want.dist && !have.dist {
             let d = explain(
-                Diagnostic::error(codes::NOT_A_LAW, used, format!("input `{name}` is the law its proposals were drawn from, this is {have}"))
-                    .help("pass the distribution the tail sampled with: the result of softmax, sampling_law or one_hot"),
+                Diagnostic::error(
+                    codes::NOT_A_LAW,
+                    used,
+                    format!("input `{name}` is the law its proposals were drawn from, this is {have}"),
+                )
+                .help("pass the distribution the tail sampled with: the result of softmax, sampling_law or one_hot"),
             );
             return Err(self.report(d));
         }

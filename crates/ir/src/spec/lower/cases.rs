@@ -25,8 +25,12 @@ impl<'a> Lower<'a> {
                 Val::Static(Static::Int(_)) if self.symbolic => self.every_case(scope, m),
                 other => {
                     let what = self.describe(&other);
-                    let d = Diagnostic::error(codes::NOT_STATIC, m.on.span, format!("a match needs a value known before the run, this is {what}"))
-                        .help("`where(condition, a, b)` chooses during the run");
+                    let d = Diagnostic::error(
+                        codes::NOT_STATIC,
+                        m.on.span,
+                        format!("a match needs a value known before the run, this is {what}"),
+                    )
+                    .help("`where(condition, a, b)` chooses during the run");
                     Err(self.report(d))
                 }
             };
@@ -47,7 +51,11 @@ impl<'a> Lower<'a> {
                 // Evaluating it aloud says what is wrong.
                 let v = self.expr(probe, &m.on)?;
                 let what = self.describe(&v);
-                let d = Diagnostic::error(codes::NOT_STATIC, m.on.span, format!("iteration {i} has no value here, this is {what}"));
+                let d = Diagnostic::error(
+                    codes::NOT_STATIC,
+                    m.on.span,
+                    format!("iteration {i} has no value here, this is {what}"),
+                );
                 return Err(self.report(d));
             };
             select.push(Some(self.case_of(m, &s)?));
@@ -107,11 +115,23 @@ impl<'a> Lower<'a> {
             let (here, there) = (&m.cases[used[k]].0, &m.cases[used[0]].0);
             let text = match clash {
                 Some((a, b)) if same_names => {
-                    format!("case `{}` is {}, case `{}` is {}", there.name, self.func.ty(a.1.id), here.name, self.func.ty(b.1.id))
+                    format!(
+                        "case `{}` is {}, case `{}` is {}",
+                        there.name,
+                        self.func.ty(a.1.id),
+                        here.name,
+                        self.func.ty(b.1.id)
+                    )
                 }
                 _ => {
                     let names = |f: &[(String, Tv)]| f.iter().map(|(n, _)| n.as_str()).collect::<Vec<_>>().join(", ");
-                    format!("case `{}` yields ({}), case `{}` yields ({})", there.name, names(first), here.name, names(other))
+                    format!(
+                        "case `{}` yields ({}), case `{}` yields ({})",
+                        there.name,
+                        names(first),
+                        here.name,
+                        names(other)
+                    )
                 }
             };
             let same_dims = clash.is_some_and(|(a, b)| self.tensor_type(a.1.id).dims == self.tensor_type(b.1.id).dims);
@@ -131,8 +151,11 @@ impl<'a> Lower<'a> {
         let region = self.scopes[scope.0].region;
         let op = self.func.add_op(region, Opcode::Cases, vec![index], attrs, regions, types, loc);
         let ids = self.func.op(op).results.clone();
-        let mut out: Vec<(String, Val)> =
-            names.into_iter().zip(ids).map(|((n, tv), id)| (n, Val::Tensor(Tv { id, storage: tv.storage, span }))).collect();
+        let mut out: Vec<(String, Val)> = names
+            .into_iter()
+            .zip(ids)
+            .map(|((n, tv), id)| (n, Val::Tensor(Tv { id, storage: tv.storage, span })))
+            .collect();
         if out.len() == 1 && out[0].0.is_empty() {
             return Ok(out.remove(0).1);
         }
@@ -147,7 +170,9 @@ impl<'a> Lower<'a> {
             if !dtypes.iter().all(|d| d.is_float()) {
                 continue;
             }
-            let Some(widest) = dtypes.iter().copied().map(Some).reduce(|a, b| a?.promote(b?)).flatten() else { continue };
+            let Some(widest) = dtypes.iter().copied().map(Some).reduce(|a, b| a?.promote(b?)).flatten() else {
+                continue;
+            };
             for (scope, fields) in scopes.iter().zip(results.iter_mut()) {
                 let tv = fields[field].1;
                 if self.tensor_type(tv.id).dtype != widest {
@@ -232,8 +257,12 @@ impl<'a> Lower<'a> {
         match m.cases.iter().position(|(l, _)| l.name == label) {
             Some(i) => Ok(i),
             None => {
-                let d = Diagnostic::error(codes::UNKNOWN_NAME, m.on.span, format!("this can be {label}, and there is no case for it"))
-                    .help(format!("add a case `{label}:`"));
+                let d = Diagnostic::error(
+                    codes::UNKNOWN_NAME,
+                    m.on.span,
+                    format!("this can be {label}, and there is no case for it"),
+                )
+                .help(format!("add a case `{label}:`"));
                 Err(self.report(d))
             }
         }
@@ -243,8 +272,12 @@ impl<'a> Lower<'a> {
     fn check_labels(&mut self, scope: ScopeId, m: &'a MatchDecl) -> Res<()> {
         for (i, (label, _)) in m.cases.iter().enumerate() {
             if let Some((first, _)) = m.cases[..i].iter().find(|(l, _)| l.name == label.name) {
-                let d = Diagnostic::error(codes::YAML_DUPLICATE_KEY, label.span, format!("case `{}` stands twice", label.name))
-                    .related(first.span, "first here");
+                let d = Diagnostic::error(
+                    codes::YAML_DUPLICATE_KEY,
+                    label.span,
+                    format!("case `{}` stands twice", label.name),
+                )
+                .related(first.span, "first here");
                 return Err(self.report(d));
             }
         }
@@ -272,7 +305,8 @@ impl<'a> Lower<'a> {
         let Some(words) = words else { return Ok(()) };
         for (label, _) in &m.cases {
             if !words.contains(&label.name) {
-                let mut d = Diagnostic::error(codes::UNKNOWN_NAME, label.span, format!("`{name}` is never `{}`", label.name));
+                let mut d =
+                    Diagnostic::error(codes::UNKNOWN_NAME, label.span, format!("`{name}` is never `{}`", label.name));
                 d = match suggest(&label.name, words.iter().map(String::as_str)) {
                     Some(near) => d.help(format!("did you mean `{near}`?")),
                     None => d.help(format!("it is one of {}", words.join(", "))),
@@ -287,7 +321,8 @@ impl<'a> Lower<'a> {
         let mut names = std::collections::BTreeSet::new();
         super::effects::mentions(e, &mut names);
         names.iter().any(|n| {
-            self.find(scope, n).is_some_and(|s| matches!(self.scopes[s.0].names.get(n), Some(Slot::Ready(Val::Unbound))))
+            self.find(scope, n)
+                .is_some_and(|s| matches!(self.scopes[s.0].names.get(n), Some(Slot::Ready(Val::Unbound))))
         })
     }
 }

@@ -72,7 +72,8 @@ impl<'a> Lower<'a> {
         }
         // The report does not depend on which node of the cycle was asked for.
         let first = (0..cycle.len()).min_by_key(|i| cycle[*i].1.name.span).unwrap_or(0);
-        let names: Vec<&str> = (0..=cycle.len()).map(|i| cycle[(first + i) % cycle.len()].1.name.name.as_str()).collect();
+        let names: Vec<&str> =
+            (0..=cycle.len()).map(|i| cycle[(first + i) % cycle.len()].1.name.name.as_str()).collect();
         let decl = cycle[first].1;
         let text = match cycle.len() {
             1 => format!("node `{}` needs its own value", decl.name.name),

@@ -49,7 +49,8 @@ impl<'a> Lower<'a> {
                     return Err(self.report(d));
                 }
                 if let Some((t, extent)) = results.iter().find_map(|t| self.negative(t)) {
-                    let d = Diagnostic::error(codes::BOUNDS, span, format!("{t} has an axis of negative extent {extent}"));
+                    let d =
+                        Diagnostic::error(codes::BOUNDS, span, format!("{t} has an axis of negative extent {extent}"));
                     return Err(self.report(d));
                 }
                 let region = self.scopes[scope.0].region;
@@ -74,12 +75,26 @@ impl<'a> Lower<'a> {
     }
 
     /// Emits an op with one result and no attributes that can be wrong.
-    pub(crate) fn emit1(&mut self, scope: ScopeId, code: Opcode, args: &[Arg], attrs: Attrs, span: Span) -> Res<ValueId> {
+    pub(crate) fn emit1(
+        &mut self,
+        scope: ScopeId,
+        code: Opcode,
+        args: &[Arg],
+        attrs: Attrs,
+        span: Span,
+    ) -> Res<ValueId> {
         let results = self.emit(scope, code, args, attrs, &BTreeMap::new(), span)?;
         Ok(results[0])
     }
 
-    fn type_error(&self, op: Opcode, e: InferError, args: &[Arg], attr_spans: &BTreeMap<&'static str, Span>, span: Span) -> Diagnostic {
+    fn type_error(
+        &self,
+        op: Opcode,
+        e: InferError,
+        args: &[Arg],
+        attr_spans: &BTreeMap<&'static str, Span>,
+        span: Span,
+    ) -> Diagnostic {
         let InferError { code, message, blame, help } = e;
         let used = |i: usize| args.get(i).map_or(span, |a| a.used);
         let at = match &blame {

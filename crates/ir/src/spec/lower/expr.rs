@@ -44,8 +44,12 @@ impl<'a> Lower<'a> {
                     match self.expr(scope, item)? {
                         Val::Static(s) => out.push(s),
                         _ => {
-                            let d = Diagnostic::error(codes::NOT_STATIC, item.span, "a list holds values known before the run")
-                                .help("concat([a, b], axis=0) joins tensors");
+                            let d = Diagnostic::error(
+                                codes::NOT_STATIC,
+                                item.span,
+                                "a list holds values known before the run",
+                            )
+                            .help("concat([a, b], axis=0) joins tensors");
                             return Err(self.report(d));
                         }
                     }
@@ -84,8 +88,12 @@ impl<'a> Lower<'a> {
             other => {
                 let what = self.describe(&other);
                 let _ = scope;
-                let d = Diagnostic::error(codes::UNKNOWN_NAME, field.span, format!("{what} has no part `{}`", field.name))
-                    .help("loops, calls of graphs, split, topk, quantize_rows and matches of several values have parts");
+                let d = Diagnostic::error(
+                    codes::UNKNOWN_NAME,
+                    field.span,
+                    format!("{what} has no part `{}`", field.name),
+                )
+                .help("loops, calls of graphs, split, topk, quantize_rows and matches of several values have parts");
                 Err(self.report(d))
             }
         }
@@ -141,7 +149,11 @@ impl<'a> Lower<'a> {
             Some(tv) => Ok(tv),
             None => {
                 let what = self.describe(&v);
-                let mut d = Diagnostic::error(codes::DTYPE_MISMATCH, span, format!("a tensor is expected here, this is {what}"));
+                let mut d = Diagnostic::error(
+                    codes::DTYPE_MISMATCH,
+                    span,
+                    format!("a tensor is expected here, this is {what}"),
+                );
                 if let Val::Call(_) | Val::Record(_) = v {
                     d = d.help("name the part that is meant: `x.part`");
                 }
@@ -157,7 +169,11 @@ impl<'a> Lower<'a> {
             Val::Unbound if self.symbolic => Err(Reported),
             other => {
                 let what = self.describe(&other);
-                let d = Diagnostic::error(codes::NOT_STATIC, e.span, format!("this must be known before the run, it is {what}"));
+                let d = Diagnostic::error(
+                    codes::NOT_STATIC,
+                    e.span,
+                    format!("this must be known before the run, it is {what}"),
+                );
                 Err(self.report(d))
             }
         }
@@ -168,7 +184,11 @@ impl<'a> Lower<'a> {
         match self.static_of(scope, e)? {
             Static::Int(d) => Ok(d),
             other => {
-                let d = Diagnostic::error(codes::NOT_STATIC, e.span, format!("an integer is expected here, this is {}", other.describe()));
+                let d = Diagnostic::error(
+                    codes::NOT_STATIC,
+                    e.span,
+                    format!("an integer is expected here, this is {}", other.describe()),
+                );
                 Err(self.report(d))
             }
         }
@@ -217,7 +237,9 @@ impl<'a> Lower<'a> {
             return match statics::binary(op, x, y) {
                 Ok(v) => Ok(Val::Static(v)),
                 // A real number made from a symbol becomes a run-time value.
-                Err(StaticError::Symbolic) if matches!(op, BinaryOp::Div | BinaryOp::Mul | BinaryOp::Add | BinaryOp::Sub) => {
+                Err(StaticError::Symbolic)
+                    if matches!(op, BinaryOp::Div | BinaryOp::Mul | BinaryOp::Add | BinaryOp::Sub) =>
+                {
                     let (x, y) = (x.clone(), y.clone());
                     let x = self.materialize(scope, &x, None, a.span)?;
                     let y = self.materialize(scope, &y, None, b.span)?;
@@ -302,7 +324,8 @@ impl<'a> Lower<'a> {
         match DType::from_name(&name.name) {
             Some(d) => Ok(d),
             None => {
-                let mut d = Diagnostic::error(codes::TYPE_SYNTAX, name.span, format!("there is no dtype `{}`", name.name));
+                let mut d =
+                    Diagnostic::error(codes::TYPE_SYNTAX, name.span, format!("there is no dtype `{}`", name.name));
                 let known: Vec<&str> = DType::ALL.iter().map(|d| d.name()).collect();
                 d = match suggest(&name.name, known.iter().copied()) {
                     Some(near) => d.help(format!("did you mean `{near}`?")),
@@ -320,13 +343,18 @@ impl<'a> Lower<'a> {
         let tv = self.tensor_of(scope, v, ty.span)?;
         let have = self.tensor_type(tv.id);
         if have.dims != want.dims {
-            let d = Diagnostic::error(codes::DIM_MISMATCH, ty.span, format!("declared as {want}, but the value is {have}"))
-                .related(tv.span, "the value");
+            let d =
+                Diagnostic::error(codes::DIM_MISMATCH, ty.span, format!("declared as {want}, but the value is {have}"))
+                    .related(tv.span, "the value");
             return Err(self.report(d));
         }
         if want.dist && !have.dist {
-            let d = Diagnostic::error(codes::NOT_A_LAW, ty.span, format!("declared as a distribution, but the value is {have}"))
-                .related(tv.span, "the value");
+            let d = Diagnostic::error(
+                codes::NOT_A_LAW,
+                ty.span,
+                format!("declared as a distribution, but the value is {have}"),
+            )
+            .related(tv.span, "the value");
             return Err(self.report(d));
         }
         if any || have.dtype == want.dtype {

@@ -31,8 +31,12 @@ impl<'a> Lower<'a> {
                 let n = match &index {
                     Val::Static(Static::Int(d)) => d.as_const(),
                     Val::LoopVar(..) => {
-                        let d = Diagnostic::error(codes::NOT_STATIC, e.span, "a list item of a loop index can only be matched")
-                            .help("match: list[l], with one case for every value");
+                        let d = Diagnostic::error(
+                            codes::NOT_STATIC,
+                            e.span,
+                            "a list item of a loop index can only be matched",
+                        )
+                        .help("match: list[l], with one case for every value");
                         return Err(self.report(d));
                     }
                     _ => None,
@@ -44,7 +48,11 @@ impl<'a> Lower<'a> {
                         let d = Diagnostic::error(
                             codes::BAD_INDEX,
                             e.span,
-                            format!("the list has {} entries, there is none at {}", list.len(), self.describe_static(&index)),
+                            format!(
+                                "the list has {} entries, there is none at {}",
+                                list.len(),
+                                self.describe_static(&index)
+                            ),
                         );
                         Err(self.report(d))
                     }
@@ -70,7 +78,8 @@ impl<'a> Lower<'a> {
         let consuming = items.iter().filter(|i| matches!(i.kind, IndexKind::At(_) | IndexKind::Slice(..))).count();
         let ellipses = items.iter().filter(|i| matches!(i.kind, IndexKind::Ellipsis)).count();
         if ellipses > 1 {
-            let d = Diagnostic::error(codes::BAD_INDEX, span, "`...` stands twice: it means all axes that are not written");
+            let d =
+                Diagnostic::error(codes::BAD_INDEX, span, "`...` stands twice: it means all axes that are not written");
             return Err(self.report(d));
         }
         if consuming > rank {
@@ -106,9 +115,13 @@ impl<'a> Lower<'a> {
                             && !(0..n).contains(&p)
                         {
                             let t = self.tensor_type(cur.id);
-                            let d = Diagnostic::error(codes::BAD_INDEX, item.span, format!("axis {axis} of {t} has no position {written}"))
-                                .related(cur.span, format!("this is {t}"))
-                                .help(format!("positions run from 0 to {}, or from the end from -1 to -{n}", n - 1));
+                            let d = Diagnostic::error(
+                                codes::BAD_INDEX,
+                                item.span,
+                                format!("axis {axis} of {t} has no position {written}"),
+                            )
+                            .related(cur.span, format!("this is {t}"))
+                            .help(format!("positions run from 0 to {}, or from the end from -1 to -{n}", n - 1));
                             return Err(self.report(d));
                         }
                         let one = Dim::from(1);
@@ -174,8 +187,18 @@ impl<'a> Lower<'a> {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn slice_op(&mut self, scope: ScopeId, tv: Tv, axis: usize, start: Dim, len: Dim, used: Span, span: Span) -> Res<Tv> {
-        let attrs = Attrs::from([("axis", Attr::Int(axis as i64)), ("start", Attr::Dim(start)), ("len", Attr::Dim(len))]);
+    fn slice_op(
+        &mut self,
+        scope: ScopeId,
+        tv: Tv,
+        axis: usize,
+        start: Dim,
+        len: Dim,
+        used: Span,
+        span: Span,
+    ) -> Res<Tv> {
+        let attrs =
+            Attrs::from([("axis", Attr::Int(axis as i64)), ("start", Attr::Dim(start)), ("len", Attr::Dim(len))]);
         let spans = BTreeMap::from([("start", span), ("len", span)]);
         let ids = self.emit(scope, Opcode::Slice, &[Arg::of(tv, used)], attrs, &spans, span)?;
         Ok(Tv { id: ids[0], ..tv })

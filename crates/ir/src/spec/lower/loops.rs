@@ -32,20 +32,31 @@ impl<'a> Lower<'a> {
         if let Some(n) = extent.as_const()
             && (n < 0 || (n > super::MAX_REPEAT && !l.serial))
         {
-            let d = Diagnostic::error(codes::BOUNDS, l.extent.span, format!("a loop cannot run {n} times"))
-                .help(format!("a `repeat` runs 0 to {} times; rows and positions are axes of tensors, not iterations", super::MAX_REPEAT));
+            let d =
+                Diagnostic::error(codes::BOUNDS, l.extent.span, format!("a loop cannot run {n} times")).help(format!(
+                    "a `repeat` runs 0 to {} times; rows and positions are axes of tensors, not iterations",
+                    super::MAX_REPEAT
+                ));
             return Err(self.report(d));
         }
         let around = self.scopes[scope.0].loops.iter().filter_map(|c| c.extent.as_const());
         let entries = around.chain(extent.as_const()).fold(1i64, |n, e| n.saturating_mul(e.max(1)));
         if !l.serial && entries > super::MAX_ENTRIES {
-            let d = Diagnostic::error(codes::UNSUPPORTED, l.extent.span, format!("the loops around this run {entries} iterations in all"))
-                .help(format!("nested `repeat` loops run at most {} iterations", super::MAX_ENTRIES));
+            let d = Diagnostic::error(
+                codes::UNSUPPORTED,
+                l.extent.span,
+                format!("the loops around this run {entries} iterations in all"),
+            )
+            .help(format!("nested `repeat` loops run at most {} iterations", super::MAX_ENTRIES));
             return Err(self.report(d));
         }
         if !l.serial && extent.as_const().is_none() && !self.symbolic {
-            let d = Diagnostic::error(codes::NOT_STATIC, l.extent.span, format!("`repeat` needs a number known before the run, this is {extent}"))
-                .help("`scan` loops over a run-time extent");
+            let d = Diagnostic::error(
+                codes::NOT_STATIC,
+                l.extent.span,
+                format!("`repeat` needs a number known before the run, this is {extent}"),
+            )
+            .help("`scan` loops over a run-time extent");
             return Err(self.report(d));
         }
         let mut inits: Vec<Tv> = Vec::new();
@@ -100,14 +111,26 @@ impl<'a> Lower<'a> {
             self.scopes[body.0].define(&name.name, Val::Tensor(tv));
             params.push(tv);
         }
-        self.loops.push(LoopState { decl: l, body, outer: scope, op: None, extent: extent.clone(), carried: Vec::new(), kept: BTreeMap::new() });
+        self.loops.push(LoopState {
+            decl: l,
+            body,
+            outer: scope,
+            op: None,
+            extent: extent.clone(),
+            carried: Vec::new(),
+            kept: BTreeMap::new(),
+        });
         let opened = self.open.len();
         self.run_effects(body);
         let mut yields = Vec::new();
         for ((name, _), param) in l.carry.iter().zip(&params) {
             let Some((_, e)) = l.yields.iter().find(|(n, _)| n.name == name.name) else {
-                let d = Diagnostic::error(codes::MISSING_KEY, name.span, format!("`{}` is carried, but no iteration yields it", name.name))
-                    .help(format!("yield: {{{}: ...}}", name.name));
+                let d = Diagnostic::error(
+                    codes::MISSING_KEY,
+                    name.span,
+                    format!("`{}` is carried, but no iteration yields it", name.name),
+                )
+                .help(format!("yield: {{{}: ...}}", name.name));
                 return Err(self.report(d));
             };
             let v = self.expr(body, e)?;
@@ -117,8 +140,12 @@ impl<'a> Lower<'a> {
             yields.push(tv.id);
         }
         if let Some((extra, _)) = l.yields.iter().find(|(n, _)| !l.carry.iter().any(|(c, _)| c.name == n.name)) {
-            let d = Diagnostic::error(codes::UNKNOWN_NAME, extra.span, format!("`{}` is yielded, but not carried", extra.name))
-                .help("carry it with its first value, or keep it");
+            let d = Diagnostic::error(
+                codes::UNKNOWN_NAME,
+                extra.span,
+                format!("`{}` is yielded, but not carried", extra.name),
+            )
+            .help("carry it with its first value, or keep it");
             return Err(self.report(d));
         }
         if self.exhaustive {
@@ -161,9 +188,13 @@ impl<'a> Lower<'a> {
         let (have, want) = (self.tensor_type(tv.id), self.tensor_type(param.id));
         if have.dims != want.dims || (have.dtype != want.dtype && !(have.dtype.is_float() && want.dtype.is_float())) {
             let code = if have.dims != want.dims { codes::DIM_MISMATCH } else { codes::DTYPE_MISMATCH };
-            let d = Diagnostic::error(code, span, format!("`{}` begins as {want}, but an iteration yields {have}", name.name))
-                .related(param.span, "carried from here")
-                .related(tv.span, "the yielded value");
+            let d = Diagnostic::error(
+                code,
+                span,
+                format!("`{}` begins as {want}, but an iteration yields {have}", name.name),
+            )
+            .related(param.span, "carried from here")
+            .related(tv.span, "the yielded value");
             return Err(self.report(d));
         }
         if have.dtype == want.dtype {
@@ -210,7 +241,11 @@ impl<'a> Lower<'a> {
                 let a = self.static_int(outer, e)?.as_const().unwrap_or(0);
                 let n = if a < 0 { a + rank as i64 + 1 } else { a };
                 if !(0..=rank as i64).contains(&n) {
-                    let d = Diagnostic::error(codes::BAD_ATTRIBUTE, e.span, format!("the kept value has {rank} axes, so axis {a} cannot be added"));
+                    let d = Diagnostic::error(
+                        codes::BAD_ATTRIBUTE,
+                        e.span,
+                        format!("the kept value has {rank} axes, so axis {a} cannot be added"),
+                    );
                     return Err(self.report(d));
                 }
                 n as usize
@@ -236,7 +271,11 @@ impl<'a> Lower<'a> {
                 Val::Unbound => (None, false),
                 other => {
                     let what = self.describe(&other);
-                    let d = Diagnostic::error(codes::NOT_STATIC, e.span, format!("`at` is an iteration or a list of iterations, this is {what}"));
+                    let d = Diagnostic::error(
+                        codes::NOT_STATIC,
+                        e.span,
+                        format!("`at` is an iteration or a list of iterations, this is {what}"),
+                    );
                     return Err(self.report(d));
                 }
             },
@@ -245,7 +284,12 @@ impl<'a> Lower<'a> {
             let ordered = list.windows(2).all(|w| w[0] < w[1]);
             if !ordered || list.iter().any(|i| !(0..n).contains(i)) {
                 let span = k.at.as_ref().map_or(k.name.span, |e| e.span);
-                let d = Diagnostic::error(codes::BAD_INDEX, span, format!("iterations {list:?} must increase and lie within 0..{}", n - 1));
+                let d = Diagnostic::error(
+                    codes::BAD_INDEX,
+                    span,
+                    format!("iterations {list:?} must increase and lie within 0..{}", n - 1),
+                )
+                .help("`at` is one iteration or an increasing list of them");
                 return Err(self.report(d));
             }
         }
@@ -278,7 +322,11 @@ impl<'a> Lower<'a> {
         };
         let body_region = self.scopes[self.loops[id.0].body.0].region;
         if !self.defined_in(tv.id, body_region) {
-            let d = Diagnostic::error(codes::BAD_INDEX, tv.span, "this value exists only in some iterations and cannot be seen from outside");
+            let d = Diagnostic::error(
+                codes::BAD_INDEX,
+                tv.span,
+                "this value exists only in some iterations and cannot be seen from outside",
+            );
             return Err(self.report(d));
         }
         let t = self.tensor_type(tv.id);
@@ -315,7 +363,9 @@ impl<'a> Lower<'a> {
         loop {
             let owner = self.func.ops.iter().find(|o| o.regions.contains(&at));
             let around = match owner {
-                Some(o) => self.func.regions.iter().position(|r| r.ops.iter().any(|id| std::ptr::eq(self.func.op(*id), o))),
+                Some(o) => {
+                    self.func.regions.iter().position(|r| r.ops.iter().any(|id| std::ptr::eq(self.func.op(*id), o)))
+                }
                 None => None,
             };
             match around {
@@ -328,7 +378,9 @@ impl<'a> Lower<'a> {
         }
         let home = match self.func.value(v).def {
             ValueDef::Param(r, _) => Some(r),
-            ValueDef::Result(op, _) => self.func.regions.iter().position(|r| r.ops.contains(&op)).map(|r| crate::ir::RegionId(r as u32)),
+            ValueDef::Result(op, _) => {
+                self.func.regions.iter().position(|r| r.ops.contains(&op)).map(|r| crate::ir::RegionId(r as u32))
+            }
         };
         // A value of a region whose op is not built yet is in an enclosing scope.
         home.is_none_or(|h| visible.contains(&h) || !self.func.ops.iter().any(|o| o.regions.contains(&h)))

@@ -21,8 +21,8 @@ mod states;
 mod sugar;
 mod weights;
 
-pub(crate) use scope::{FileScope, Val};
 pub(crate) use builtin::signature;
+pub(crate) use scope::{FileScope, Val};
 pub(crate) use sugar::SUGAR;
 
 /// A weight path with its indices as `{}`.
@@ -106,6 +106,9 @@ impl Surroundings for Alone {
         None
     }
 }
+
+/// What is said of the calls that led to an error.
+pub(crate) const CALLED: &str = "called from here";
 
 /// Where an error was already reported; nothing more is to say.
 #[derive(Clone, Copy, Debug)]
@@ -215,7 +218,7 @@ impl<'a> Lower<'a> {
     pub(crate) fn report(&mut self, mut d: Diagnostic) -> Reported {
         if self.seen.insert((d.code, d.span, d.message.clone())) {
             for site in self.call_sites.iter().rev().take(4) {
-                d = d.related(*site, "called from here");
+                d = d.related(*site, CALLED);
             }
             self.diags.push(crate::spec::help::with_help(d));
         }
@@ -244,7 +247,14 @@ impl<'a> Lower<'a> {
         self.weighted_calls.clear();
         let file_index = file.as_ref().map(|(f, _)| *f);
         let file_scope = match file {
-            Some((file, prefix)) => self.file_scope(FileScope { file, values, path: String::new(), weights: prefix, region: RegionId(0), loops: Vec::new() }),
+            Some((file, prefix)) => self.file_scope(FileScope {
+                file,
+                values,
+                path: String::new(),
+                weights: prefix,
+                region: RegionId(0),
+                loops: Vec::new(),
+            }),
             None => self.bare_scope(values),
         };
         let scope = self.graph_scope(graph, file_scope, RegionId(0), String::new(), weights);
@@ -293,7 +303,8 @@ impl<'a> Lower<'a> {
         let n = self.static_int(scope, extent)?;
         let Some(n) = n.as_const() else { return Ok(()) };
         if !(0..=MAX_REPEAT).contains(&n) {
-            let d = Diagnostic::error(codes::BOUNDS, extent.span, format!("{n} outputs cannot be made")).help(format!("at most {MAX_REPEAT}"));
+            let d = Diagnostic::error(codes::BOUNDS, extent.span, format!("{n} outputs cannot be made"))
+                .help(format!("at most {MAX_REPEAT}"));
             return Err(self.report(d));
         }
         for i in 0..n {
@@ -366,11 +377,9 @@ impl<'a> Lower<'a> {
                 self.report(d);
             }
             Some(_) => {}
-            None => self.module.symbols.push(crate::ir::Symbol {
-                name: name.name.clone(),
-                bounds,
-                span: Some(name.span),
-            }),
+            None => {
+                self.module.symbols.push(crate::ir::Symbol { name: name.name.clone(), bounds, span: Some(name.span) })
+            }
         }
     }
 

@@ -197,7 +197,9 @@ impl<'a> Lower<'a> {
             let _ = available;
             // A dim of that name was reported as hidden; types go on meaning the dim.
             let hidden = self.find(scope, &input.name.name);
-            if hidden.is_some_and(|s| matches!(self.scopes[s.0].names.get(&input.name.name), Some(Slot::Ready(Val::Static(_))))) {
+            if hidden.is_some_and(|s| {
+                matches!(self.scopes[s.0].names.get(&input.name.name), Some(Slot::Ready(Val::Static(_))))
+            }) {
                 continue;
             }
             self.scopes[scope.0].names.insert(input.name.name.clone(), Slot::Input(input, None));
@@ -219,9 +221,13 @@ impl<'a> Lower<'a> {
                     let want = self.type_of(scope, ty)?;
                     if want != wired {
                         let code = if want.dims != wired.dims { codes::DIM_MISMATCH } else { codes::DTYPE_MISMATCH };
-                        let d = Diagnostic::error(code, ty.span, format!("declared as {want}, but `{}.{}` is {wired}", phase.name, output.name))
-                            .related(made, "made here")
-                            .help("a wired input takes the type of what it is wired from: leave `type` out");
+                        let d = Diagnostic::error(
+                            code,
+                            ty.span,
+                            format!("declared as {want}, but `{}.{}` is {wired}", phase.name, output.name),
+                        )
+                        .related(made, "made here")
+                        .help("a wired input takes the type of what it is wired from: leave `type` out");
                         return Err(self.report(d));
                     }
                 }

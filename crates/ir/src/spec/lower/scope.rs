@@ -190,7 +190,17 @@ impl<'a> Lower<'a> {
             names.insert(n.name.name.clone(), Slot::Node(n, NodeState::New));
         }
         let serial = false;
-        self.add_scope(Scope { parent: None, file: Some(file), region, path, weights, loops, serial, names, nodes: Vec::new() })
+        self.add_scope(Scope {
+            parent: None,
+            file: Some(file),
+            region,
+            path,
+            weights,
+            loops,
+            serial,
+            names,
+            nodes: Vec::new(),
+        })
     }
 
     /// The scope of a graph's own weights and nodes.

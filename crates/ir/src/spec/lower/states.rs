@@ -40,8 +40,12 @@ impl<'a> Lower<'a> {
         }
         let dtype = self.dtype_named(&decl.dtype)?;
         if !dtype.is_float() {
-            let d = Diagnostic::error(codes::UNSUPPORTED, decl.dtype.span, format!("a state of dtype {dtype} is not supported"))
-                .help("bf16, f16, f32 or f64");
+            let d = Diagnostic::error(
+                codes::UNSUPPORTED,
+                decl.dtype.span,
+                format!("a state of dtype {dtype} is not supported"),
+            )
+            .help("bf16, f16, f32 or f64");
             return Err(self.report(d));
         }
         let kind = match &decl.shape {
@@ -85,22 +89,35 @@ impl<'a> Lower<'a> {
                     return Err(self.report(d));
                 }
                 None => {
-                    let d = Diagnostic::error(codes::UNBOUND_DIM, per.span, format!("the number of elements must be known, it is {d}"));
+                    let d = Diagnostic::error(
+                        codes::UNBOUND_DIM,
+                        per.span,
+                        format!("the number of elements must be known, it is {d}"),
+                    );
                     return Err(self.report(d));
                 }
             },
             Static::List(items) => {
-                let flags: Option<Vec<bool>> = items.iter().map(|i| if let Static::Bool(b) = i { Some(*b) } else { None }).collect();
+                let flags: Option<Vec<bool>> =
+                    items.iter().map(|i| if let Static::Bool(b) = i { Some(*b) } else { None }).collect();
                 match flags {
                     Some(f) => f,
                     None => {
-                        let d = Diagnostic::error(codes::NOT_STATIC, per.span, "`per` is a number or a list of truth values");
+                        let d = Diagnostic::error(
+                            codes::NOT_STATIC,
+                            per.span,
+                            "`per` is a number or a list of truth values",
+                        );
                         return Err(self.report(d));
                     }
                 }
             }
             other => {
-                let d = Diagnostic::error(codes::NOT_STATIC, per.span, format!("`per` is a number or a list of truth values, this is {}", other.describe()));
+                let d = Diagnostic::error(
+                    codes::NOT_STATIC,
+                    per.span,
+                    format!("`per` is a number or a list of truth values, this is {}", other.describe()),
+                );
                 return Err(self.report(d));
             }
         };
@@ -125,7 +142,9 @@ impl<'a> Lower<'a> {
             let (x, y) = (self.expr(at, a)?, self.expr(at, b)?);
             match (x, y) {
                 (Val::Static(Static::List(items)), Val::Static(word)) => {
-                    let flags = items.iter().map(|i| Static::Bool((statics::equal(i, &word) == Ok(true)) == (*op == BinaryOp::Eq)));
+                    let flags = items
+                        .iter()
+                        .map(|i| Static::Bool((statics::equal(i, &word) == Ok(true)) == (*op == BinaryOp::Eq)));
                     return Ok(Static::List(flags.collect()));
                 }
                 (Val::Unbound, _) => return Ok(Static::Int(Dim::symbol("?"))),
@@ -156,8 +175,12 @@ impl<'a> Lower<'a> {
         let (index_value, fixed) = match index {
             None if decl.element.is_empty() => (None, None),
             None => {
-                let d = Diagnostic::error(codes::STATE_MISUSE, span, format!("state `{}` has an element for every loop index", decl.name))
-                    .help("index it: `kv[l]`");
+                let d = Diagnostic::error(
+                    codes::STATE_MISUSE,
+                    span,
+                    format!("state `{}` has an element for every loop index", decl.name),
+                )
+                .help("index it: `kv[l]`");
                 return Err(self.report(d));
             }
             Some((Val::LoopVar(id, tv), at)) => {
@@ -171,14 +194,24 @@ impl<'a> Lower<'a> {
                     let d = Diagnostic::error(
                         codes::BAD_INDEX,
                         at,
-                        format!("state `{}` has places for {} indices, the loop runs {} times", decl.name, decl.element.len(), ctx.extent),
+                        format!(
+                            "state `{}` has places for {} indices, the loop runs {} times",
+                            decl.name,
+                            decl.element.len(),
+                            ctx.extent
+                        ),
                     );
                     return Err(self.report(d));
                 }
-                let missing = ctx.mask.iter().enumerate().find(|(i, m)| **m && decl.element.get(*i).is_some_and(|e| *e < 0));
+                let missing =
+                    ctx.mask.iter().enumerate().find(|(i, m)| **m && decl.element.get(*i).is_some_and(|e| *e < 0));
                 if let Some((i, _)) = missing {
-                    let d = Diagnostic::error(codes::BAD_INDEX, at, format!("state `{}` has no element for index {i}", decl.name))
-                        .help("`per` says for which indices there is one");
+                    let d = Diagnostic::error(
+                        codes::BAD_INDEX,
+                        at,
+                        format!("state `{}` has no element for index {i}", decl.name),
+                    )
+                    .help("`per` says for which indices there is one");
                     let d = match decl.span {
                         Some(s) => d.related(s, "declared here"),
                         None => d,
@@ -188,23 +221,35 @@ impl<'a> Lower<'a> {
                 (Some(tv.id), None)
             }
             Some((Val::Static(Static::Int(d)), at)) => match d.as_const() {
-                Some(i) if (self.symbolic && decl.element.is_empty()) || decl.element.get(usize::try_from(i).unwrap_or(usize::MAX)).is_some_and(|e| *e >= 0) => {
+                Some(i)
+                    if (self.symbolic && decl.element.is_empty())
+                        || decl.element.get(usize::try_from(i).unwrap_or(usize::MAX)).is_some_and(|e| *e >= 0) =>
+                {
                     let id = self.constant(region, i as f64, DType::I32, at);
                     (Some(id), Some(i))
                 }
                 _ => {
-                    let d = Diagnostic::error(codes::BAD_INDEX, at, format!("state `{}` has no element {d}", decl.name));
+                    let d =
+                        Diagnostic::error(codes::BAD_INDEX, at, format!("state `{}` has no element {d}", decl.name));
                     return Err(self.report(d));
                 }
             },
             Some((other, at)) => {
                 let what = self.describe(&other);
-                let d = Diagnostic::error(codes::STATE_MISUSE, at, format!("a state is indexed by a loop index, this is {what}"));
+                let d = Diagnostic::error(
+                    codes::STATE_MISUSE,
+                    at,
+                    format!("a state is indexed by a loop index, this is {what}"),
+                );
                 return Err(self.report(d));
             }
         };
         let key_index = if fixed.is_some() { None } else { index_value };
-        if let Some(o) = self.open.iter().find(|o| o.state == state && o.index == key_index && o.fixed == fixed && o.region == region) {
+        if let Some(o) = self
+            .open
+            .iter()
+            .find(|o| o.state == state && o.index == key_index && o.fixed == fixed && o.region == region)
+        {
             return Ok(StateVersion { id: o.entry, state, region, span });
         }
         if self.scopes[scope.0].serial {
@@ -215,7 +260,15 @@ impl<'a> Lower<'a> {
         let attrs = Attrs::from([("state", Attr::Int(i64::from(state.0)))]);
         let loc = self.loc(span);
         let ty = Type::State { kind: decl.kind, dtype: decl.dtype };
-        let op = self.func.add_op(region, Opcode::StateOpen, index_value.into_iter().collect(), attrs, Vec::new(), vec![ty], loc);
+        let op = self.func.add_op(
+            region,
+            Opcode::StateOpen,
+            index_value.into_iter().collect(),
+            attrs,
+            Vec::new(),
+            vec![ty],
+            loc,
+        );
         let id = self.func.op(op).results[0];
         self.open.push(OpenState { state, index: key_index, fixed, region, entry: id, current: id });
         Ok(StateVersion { id, state, region, span })
@@ -225,15 +278,23 @@ impl<'a> Lower<'a> {
     pub(crate) fn check_consumable(&mut self, scope: ScopeId, v: &StateVersion, span: Span) -> Res<()> {
         if let Some(first) = self.consumed.get(&v.id).copied() {
             let name = self.module.state(v.state).name.clone();
-            let d = Diagnostic::error(codes::STATE_TWICE, span, format!("this version of state `{name}` is advanced twice"))
-                .related(first, "first advanced here")
-                .help("chain them: advance what the first one returned");
+            let d = Diagnostic::error(
+                codes::STATE_TWICE,
+                span,
+                format!("this version of state `{name}` is advanced twice"),
+            )
+            .related(first, "first advanced here")
+            .help("chain them: advance what the first one returned");
             return Err(self.report(d));
         }
         if self.scopes[scope.0].region != v.region {
-            let d = Diagnostic::error(codes::STATE_MISUSE, span, "a state taken outside a loop or case cannot be advanced inside it")
-                .related(v.span, "taken here")
-                .help("index the state where it is advanced");
+            let d = Diagnostic::error(
+                codes::STATE_MISUSE,
+                span,
+                "a state taken outside a loop or case cannot be advanced inside it",
+            )
+            .related(v.span, "taken here")
+            .help("index the state where it is advanced");
             return Err(self.report(d));
         }
         Ok(())

@@ -16,7 +16,11 @@ pub const SUGAR: &[(&str, &str, &str)] = &[
     ("gather", "gather(table, index)", "Rows of a table by index: take(table, index, axis=0)."),
     ("heads", "heads(x, n)", "The last axis split into n heads: [..., n * w] becomes [..., n, w]."),
     ("flatten", "flatten(x)", "The last two axes merged: [..., n, w] becomes [..., n * w]."),
-    ("split", "split(x, axis=-1, a=2, b=3)", "Consecutive parts of an axis by name: s.a, s.b. The widths add up to the extent."),
+    (
+        "split",
+        "split(x, axis=-1, a=2, b=3)",
+        "Consecutive parts of an axis by name: s.a, s.b. The widths add up to the extent.",
+    ),
 ];
 
 impl<'a> Lower<'a> {
@@ -39,7 +43,13 @@ impl<'a> Lower<'a> {
         }
     }
 
-    fn plain<const N: usize>(&mut self, name: &str, args: &'a [Expr], kwargs: &'a [(Ident, Expr)], span: Span) -> Res<&'a [Expr; N]> {
+    fn plain<const N: usize>(
+        &mut self,
+        name: &str,
+        args: &'a [Expr],
+        kwargs: &'a [(Ident, Expr)],
+        span: Span,
+    ) -> Res<&'a [Expr; N]> {
         match (<&[Expr; N]>::try_from(args), kwargs.is_empty()) {
             (Ok(args), true) => Ok(args),
             _ => {
@@ -72,8 +82,12 @@ impl<'a> Lower<'a> {
         let t = self.tensor_type(tv.id);
         let width = t.dims.last().and_then(|d| d.exact_div(&n_heads));
         let Some(width) = width else {
-            let d = Diagnostic::error(codes::DIM_MISMATCH, n.span, format!("the last axis of {t} does not divide into {n_heads} heads"))
-                .related(tv.span, "the value");
+            let d = Diagnostic::error(
+                codes::DIM_MISMATCH,
+                n.span,
+                format!("the last axis of {t} does not divide into {n_heads} heads"),
+            )
+            .related(tv.span, "the value");
             return Err(self.report(d));
         };
         let mut dims = t.dims[..t.dims.len() - 1].to_vec();
@@ -87,7 +101,8 @@ impl<'a> Lower<'a> {
         let tv = self.rounded(scope, x)?;
         let t = self.tensor_type(tv.id);
         let [lead @ .., a, b] = t.dims.as_slice() else {
-            let d = Diagnostic::error(codes::RANK_MISMATCH, x.span, format!("flatten needs two axes, this is {t}")).related(tv.span, "the value");
+            let d = Diagnostic::error(codes::RANK_MISMATCH, x.span, format!("flatten needs two axes, this is {t}"))
+                .related(tv.span, "the value");
             return Err(self.report(d));
         };
         let Some(merged) = a.mul(b) else {
@@ -132,26 +147,51 @@ impl<'a> Lower<'a> {
         let total = parts.iter().try_fold(Dim::from(0), |acc, (_, _, w)| acc.add(w));
         if total.as_ref() != Some(&t.dims[axis]) {
             let sum = total.map_or("an overflow".to_string(), |d| d.to_string());
-            let d = Diagnostic::error(codes::DIM_MISMATCH, span, format!("the parts add up to {sum}, axis {axis} of {t} has {}", t.dims[axis]))
-                .related(tv.span, "the value");
+            let d = Diagnostic::error(
+                codes::DIM_MISMATCH,
+                span,
+                format!("the parts add up to {sum}, axis {axis} of {t} has {}", t.dims[axis]),
+            )
+            .related(tv.span, "the value");
             return Err(self.report(d));
         }
         let mut start = Dim::from(0);
         let mut out = Vec::new();
         for (name, e, width) in parts {
-            let attrs =
-                Attrs::from([("axis", Attr::Int(axis as i64)), ("start", Attr::Dim(start.clone())), ("len", Attr::Dim(width.clone()))]);
-            let ids = self.emit(scope, Opcode::Slice, &[Arg::of(tv, x.span)], attrs, &BTreeMap::from([("len", e.span)]), span)?;
+            let attrs = Attrs::from([
+                ("axis", Attr::Int(axis as i64)),
+                ("start", Attr::Dim(start.clone())),
+                ("len", Attr::Dim(width.clone())),
+            ]);
+            let ids = self.emit(
+                scope,
+                Opcode::Slice,
+                &[Arg::of(tv, x.span)],
+                attrs,
+                &BTreeMap::from([("len", e.span)]),
+                span,
+            )?;
             out.push((name.name.clone(), Val::Tensor(Tv { id: ids[0], ..tv })));
             start = start.add(&width).unwrap_or(start);
         }
         Ok(Val::Record(out))
     }
 
-    fn extremum(&mut self, scope: ScopeId, name: &str, args: &'a [Expr], kwargs: &'a [(Ident, Expr)], span: Span) -> Res<Val> {
+    fn extremum(
+        &mut self,
+        scope: ScopeId,
+        name: &str,
+        args: &'a [Expr],
+        kwargs: &'a [(Ident, Expr)],
+        span: Span,
+    ) -> Res<Val> {
         if let Some((k, _)) = kwargs.first() {
-            let d = Diagnostic::error(codes::BAD_CALL, k.span, format!("`{name}` of two values has no argument `{}`", k.name))
-                .help(format!("{name}(x, axis=-1) reduces one value"));
+            let d = Diagnostic::error(
+                codes::BAD_CALL,
+                k.span,
+                format!("`{name}` of two values has no argument `{}`", k.name),
+            )
+            .help(format!("{name}(x, axis=-1) reduces one value"));
             return Err(self.report(d));
         }
         let (a, b) = (self.expr(scope, &args[0])?, self.expr(scope, &args[1])?);
@@ -213,7 +253,9 @@ impl<'a> Lower<'a> {
             }
             ExprKind::Unary(op, x) => {
                 let x = self.quiet_static(scope, x)?;
-                crate::spec::statics::unary(*op, &x).ok().filter(|_| *op == UnaryOp::Neg || matches!(x, Static::Bool(_)))
+                crate::spec::statics::unary(*op, &x)
+                    .ok()
+                    .filter(|_| *op == UnaryOp::Neg || matches!(x, Static::Bool(_)))
             }
             ExprKind::Binary(op, a, b) => {
                 let (a, b) = (self.quiet_static(scope, a)?, self.quiet_static(scope, b)?);
@@ -224,7 +266,9 @@ impl<'a> Lower<'a> {
                 let args: Option<Vec<Static>> = args.iter().map(|a| self.quiet_static(scope, a)).collect();
                 crate::spec::statics::call(name, &args?)?.ok()
             }
-            ExprKind::List(items) => items.iter().map(|i| self.quiet_static(scope, i)).collect::<Option<Vec<_>>>().map(Static::List),
+            ExprKind::List(items) => {
+                items.iter().map(|i| self.quiet_static(scope, i)).collect::<Option<Vec<_>>>().map(Static::List)
+            }
             ExprKind::Index(base, items) => {
                 let Static::List(list) = self.quiet_static(scope, base)? else { return None };
                 let [item] = items.as_slice() else { return None };

@@ -6,7 +6,7 @@ use crate::diag::{Diagnostic, Span, codes};
 use crate::ir::{Attr, Attrs, ValueId, Weight, WeightId};
 use crate::ops::Opcode;
 use crate::spec::ast::WeightDecl;
-use crate::spec::expr::{TypeKind, TypeExpr};
+use crate::spec::expr::{TypeExpr, TypeKind};
 use crate::ty::{DType, TensorType};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,7 +104,11 @@ impl<'a> Lower<'a> {
                 SharedIndex::Var(name) => {
                     let ctx = self.scopes[at.0].loops.iter().rev().find(|c| c.var == *name).cloned();
                     let Some(ctx) = ctx else {
-                        let d = Diagnostic::error(codes::WEIGHT_BINDING, span, format!("no loop around weight `{}` has the index `{name}`", decl.name.name));
+                        let d = Diagnostic::error(
+                            codes::WEIGHT_BINDING,
+                            span,
+                            format!("no loop around weight `{}` has the index `{name}`", decl.name.name),
+                        );
                         return Err(self.report(d));
                     };
                     operands.push(ctx.index);
@@ -126,8 +130,12 @@ impl<'a> Lower<'a> {
         if let TypeKind::Tensor { dtype: Some(d), .. } = &ty.kind {
             let dtype = self.dtype_named(d)?;
             if !dtype.is_float() {
-                let d = Diagnostic::error(codes::UNSUPPORTED, d.span, format!("weights of dtype {dtype} are not supported"))
-                    .help("weights are bf16, f16, f32 or f64; quantize_rows makes an f8e4m3 copy of one");
+                let d = Diagnostic::error(
+                    codes::UNSUPPORTED,
+                    d.span,
+                    format!("weights of dtype {dtype} are not supported"),
+                )
+                .help("weights are bf16, f16, f32 or f64; quantize_rows makes an f8e4m3 copy of one");
                 return Err(self.report(d));
             }
         }
@@ -169,19 +177,29 @@ impl<'a> Lower<'a> {
                     let dims: Vec<String> = t.dims.iter().map(|d| d.to_string()).collect();
                     format!("{}[{}]", s.map_or("", |s| s.name()), dims.join(", "))
                 };
+                let code = if w.ty.dims == ty.dims { codes::DTYPE_MISMATCH } else { codes::DIM_MISMATCH };
                 let d = Diagnostic::error(
-                    codes::DIM_MISMATCH,
+                    code,
                     decl.ty.span,
-                    format!("weight `{}` is {} here, and {} elsewhere", w.name, show(ty, storage), show(&w.ty, w.storage)),
+                    format!(
+                        "weight `{}` is {} here, and {} elsewhere",
+                        w.name,
+                        show(ty, storage),
+                        show(&w.ty, w.storage)
+                    ),
                 );
                 let d = match w.span {
                     Some(s) => d.related(s, "declared here"),
                     None => d,
                 };
-                return Err(self.report(d));
+                return Err(self.report(d.help("a weight has one type, wherever it is shared")));
             }
             if w.loops.len() != loops.len() {
-                let d = Diagnostic::error(codes::WEIGHT_BINDING, span, format!("weight `{}` has {} indices, {} are given", w.name, w.loops.len(), loops.len()));
+                let d = Diagnostic::error(
+                    codes::WEIGHT_BINDING,
+                    span,
+                    format!("weight `{}` has {} indices, {} are given", w.name, w.loops.len(), loops.len()),
+                );
                 return Err(self.report(d));
             }
             if declared {
@@ -242,7 +260,11 @@ impl<'a> Lower<'a> {
                 }
                 if known.declared.is_none() {
                     undeclared.insert(w.name.clone());
-                    found.push(Diagnostic::error(codes::WEIGHT_BINDING, *span, format!("no graph declares the weight `{}`", w.name)));
+                    found.push(Diagnostic::error(
+                        codes::WEIGHT_BINDING,
+                        *span,
+                        format!("no graph declares the weight `{}`", w.name),
+                    ));
                     continue;
                 }
                 for (i, (_, extent)) in fixed.iter().zip(&w.loops) {
@@ -250,7 +272,11 @@ impl<'a> Lower<'a> {
                         && *extent >= 0
                         && !(0..*extent).contains(i)
                     {
-                        found.push(Diagnostic::error(codes::BAD_INDEX, *span, format!("weight `{}` has indices 0..{}, not {i}", w.name, extent - 1)));
+                        found.push(Diagnostic::error(
+                            codes::BAD_INDEX,
+                            *span,
+                            format!("weight `{}` has indices 0..{}, not {i}", w.name, extent - 1),
+                        ));
                     }
                 }
             }

@@ -28,8 +28,12 @@ pub(super) fn bind(
         (None, None) => Numerics::F32,
         (None, Some(name)) => Numerics::from_name(&name.name).unwrap_or_else(|| {
             diags.push(
-                Diagnostic::error(codes::BAD_ATTRIBUTE, name.span, format!("there is no numerics policy `{}`", name.name))
-                    .help("f64, f32 or bf16"),
+                Diagnostic::error(
+                    codes::BAD_ATTRIBUTE,
+                    name.span,
+                    format!("there is no numerics policy `{}`", name.name),
+                )
+                .help("f64, f32 or bf16"),
             );
             Numerics::F32
         }),
@@ -47,7 +51,8 @@ pub(super) fn bind(
         && decl.components.iter().all(|c| {
             let f = component_files.get(&c.name.name).map(|i| &files.list[*i]);
             f.zip(bound.get(&c.name.name)).is_some_and(|(f, values)| {
-                let optional = |name: &str| f.params.iter().any(|p| p.name.name == name && matches!(p.kind, ParamKind::OneOf(_)));
+                let optional =
+                    |name: &str| f.params.iter().any(|p| p.name.name == name && matches!(p.kind, ParamKind::OneOf(_)));
                 declared_names(f).iter().all(|n| values.contains_key(n) || optional(n))
             })
         })
@@ -126,8 +131,12 @@ fn read_configs(
             (None, Some((dir, span))) => (dir.clone(), Some(*span)),
             (None, None) => {
                 diags.push(
-                    Diagnostic::error(codes::CHECKPOINT, c.name.span, format!("checkpoint `{}` has no directory", c.name.name))
-                        .help(format!("give one with --checkpoint {}=DIR, or write `path:`", c.name.name)),
+                    Diagnostic::error(
+                        codes::CHECKPOINT,
+                        c.name.span,
+                        format!("checkpoint `{}` has no directory", c.name.name),
+                    )
+                    .help(format!("give one with --checkpoint {}=DIR, or write `path:`", c.name.name)),
                 );
                 continue;
             }
@@ -145,7 +154,9 @@ fn read_configs(
         let path = format!("{dir}/config.json");
         let json = match host.read(&path) {
             Err(why) => {
-                diags.push(error(format!("{path} cannot be read: {why}")).help("a checkpoint is a directory with config.json"));
+                diags.push(
+                    error(format!("{path} cannot be read: {why}")).help("a checkpoint is a directory with config.json"),
+                );
                 continue;
             }
             Ok(bytes) => match serde_json::from_slice::<serde_json::Value>(&bytes) {
@@ -167,7 +178,9 @@ fn read_configs(
                         Some((_, span)) => Diagnostic::error(codes::CHECKPOINT, *span, text),
                         None => error(text),
                     };
-                    diags.push(error(format!("{path} has no `{part}`, which the system file names as the place of its keys")));
+                    diags.push(error(format!(
+                        "{path} has no `{part}`, which the system file names as the place of its keys"
+                    )));
                     found = false;
                     break;
                 }
@@ -200,7 +213,8 @@ fn check_sets(values: &Values, diags: &mut Diagnostics) {
     known.extend(["requests", "context", "chunk", "draft_context", "tensor_parallel"].map(|k| format!("serve.{k}")));
     for (name, (_, span)) in values.sets {
         if !known.contains(name) {
-            let mut d = Diagnostic::error(codes::UNKNOWN_NAME, *span, format!("there is nothing named `{name}` to set"));
+            let mut d =
+                Diagnostic::error(codes::UNKNOWN_NAME, *span, format!("there is nothing named `{name}` to set"));
             if let Some(near) = suggest(name, known.iter().map(String::as_str)) {
                 d = d.help(format!("did you mean `{near}`?"));
             }
@@ -211,10 +225,17 @@ fn check_sets(values: &Values, diags: &mut Diagnostics) {
 
 fn declared_names(f: &GraphFile) -> Vec<String> {
     let dims = f.dims.iter().map(|d| d.name.name.clone());
-    dims.chain(f.lists.iter().map(|l| l.name.name.clone())).chain(f.params.iter().map(|p| p.name.name.clone())).collect()
+    dims.chain(f.lists.iter().map(|l| l.name.name.clone()))
+        .chain(f.params.iter().map(|p| p.name.name.clone()))
+        .collect()
 }
 
-fn component_values(values: &Values, c: &ComponentDecl, f: &GraphFile, diags: &mut Diagnostics) -> BTreeMap<String, Static> {
+fn component_values(
+    values: &Values,
+    c: &ComponentDecl,
+    f: &GraphFile,
+    diags: &mut Diagnostics,
+) -> BTreeMap<String, Static> {
     let component = c.name.name.as_str();
     let mut out = BTreeMap::new();
     let bound_somewhere = |name: &str| {
@@ -236,8 +257,12 @@ fn component_values(values: &Values, c: &ComponentDecl, f: &GraphFile, diags: &m
                 out.insert(name.clone(), Static::Int(v));
             }
             Some(other) => diags.push(
-                Diagnostic::error(codes::BOUNDS, place(name).unwrap_or(d.name.span), format!("dim `{name}` is a positive integer, this is {other}"))
-                    .related(d.name.span, "declared here"),
+                Diagnostic::error(
+                    codes::BOUNDS,
+                    place(name).unwrap_or(d.name.span),
+                    format!("dim `{name}` is a positive integer, this is {other}"),
+                )
+                .related(d.name.span, "declared here"),
             ),
             None => {}
         }
@@ -271,8 +296,12 @@ fn component_values(values: &Values, c: &ComponentDecl, f: &GraphFile, diags: &m
                     ParamKind::OneOf(words) => format!("one of {}", words.join(", ")),
                 };
                 diags.push(
-                    Diagnostic::error(codes::CONFIG_KEY, place(name).unwrap_or(p.name.span), format!("parameter `{name}` is {want}, this is {v}"))
-                        .related(p.name.span, "declared here"),
+                    Diagnostic::error(
+                        codes::CONFIG_KEY,
+                        place(name).unwrap_or(p.name.span),
+                        format!("parameter `{name}` is {want}, this is {v}"),
+                    )
+                    .related(p.name.span, "declared here"),
                 );
             }
         }
@@ -286,7 +315,10 @@ fn component_values(values: &Values, c: &ComponentDecl, f: &GraphFile, diags: &m
         let Some(v) = get(name, l.name.span) else { continue };
         let at = place(name).unwrap_or(l.name.span);
         let Static::List(items) = &v else {
-            diags.push(Diagnostic::error(codes::CONFIG_KEY, at, format!("`{name}` is a list, this is {v}")).related(l.name.span, "declared here"));
+            diags.push(
+                Diagnostic::error(codes::CONFIG_KEY, at, format!("`{name}` is a list, this is {v}"))
+                    .related(l.name.span, "declared here"),
+            );
             continue;
         };
         let mut fits = true;
@@ -302,7 +334,8 @@ fn component_values(values: &Values, c: &ComponentDecl, f: &GraphFile, diags: &m
                     ListKind::OneOf(words) => format!("one of {}", words.join(", ")),
                 };
                 diags.push(
-                    Diagnostic::error(codes::CONFIG_KEY, at, format!("an entry of `{name}` is {want}, this is {item}")).related(l.name.span, "declared here"),
+                    Diagnostic::error(codes::CONFIG_KEY, at, format!("an entry of `{name}` is {want}, this is {item}"))
+                        .related(l.name.span, "declared here"),
                 );
                 fits = false;
                 break;
@@ -313,8 +346,12 @@ fn component_values(values: &Values, c: &ComponentDecl, f: &GraphFile, diags: &m
             && n != items.len() as i64
         {
             diags.push(
-                Diagnostic::error(codes::BOUNDS, at, format!("`{name}` has {} entries, it needs {length} = {n}", items.len()))
-                    .related(l.name.span, "declared here"),
+                Diagnostic::error(
+                    codes::BOUNDS,
+                    at,
+                    format!("`{name}` has {} entries, it needs {length} = {n}", items.len()),
+                )
+                .related(l.name.span, "declared here"),
             );
             fits = false;
         }
@@ -334,13 +371,19 @@ fn component_values(values: &Values, c: &ComponentDecl, f: &GraphFile, diags: &m
 
 /// Where a component's value comes from: the command line, the component, or the system.
 fn place_of(values: &Values, component: &str, c: &ComponentDecl, name: &str) -> Option<Span> {
-    let set = values.sets.get(&format!("{component}.{name}")).or_else(|| values.sets.get(name).filter(|_| binding_span(&c.bindings, name).is_none()));
-    set.map(|(_, s)| *s).or_else(|| binding_span(&c.bindings, name)).or_else(|| binding_span(&values.decl.bindings, name))
+    let set = values
+        .sets
+        .get(&format!("{component}.{name}"))
+        .or_else(|| values.sets.get(name).filter(|_| binding_span(&c.bindings, name).is_none()));
+    set.map(|(_, s)| *s)
+        .or_else(|| binding_span(&c.bindings, name))
+        .or_else(|| binding_span(&values.decl.bindings, name))
 }
 
 fn check_declared(n: &crate::spec::expr::Ident, declared: &[String], f: &GraphFile, diags: &mut Diagnostics) {
     if !declared.contains(&n.name) {
-        let mut d = Diagnostic::error(codes::UNKNOWN_NAME, n.span, format!("graph `{}` declares no `{}`", f.name.name, n.name));
+        let mut d =
+            Diagnostic::error(codes::UNKNOWN_NAME, n.span, format!("graph `{}` declares no `{}`", f.name.name, n.name));
         if let Some(near) = suggest(&n.name, declared.iter().map(String::as_str)) {
             d = d.help(format!("did you mean `{near}`?"));
         }
@@ -383,7 +426,11 @@ fn serve_values(values: &Values, diags: &mut Diagnostics) -> Serve {
             return match default {
                 Some(d) => d,
                 None => {
-                    diags.push(Diagnostic::error(codes::MISSING_KEY, values.decl.name.span, format!("`serve` needs `{key}`")));
+                    diags.push(Diagnostic::error(
+                        codes::MISSING_KEY,
+                        values.decl.name.span,
+                        format!("`serve` needs `{key}`"),
+                    ));
                     1
                 }
             };
@@ -391,7 +438,11 @@ fn serve_values(values: &Values, diags: &mut Diagnostics) -> Serve {
         match values.path(&["serve", key], span) {
             Ok(Static::Int(d)) if d.as_const().is_some_and(|v| v > 0) => d.as_const().unwrap_or(1),
             Ok(other) => {
-                diags.push(Diagnostic::error(codes::BOUNDS, span, format!("`{key}` is a positive integer, this is {other}")));
+                diags.push(Diagnostic::error(
+                    codes::BOUNDS,
+                    span,
+                    format!("`{key}` is a positive integer, this is {other}"),
+                ));
                 1
             }
             Err(super::values::Miss::Absent(d)) => {
@@ -435,11 +486,17 @@ fn width_values(values: &Values, serve: &Serve, diags: &mut Diagnostics) -> BTre
         }
         let mut list: Vec<Width> = Vec::new();
         for (i, r) in rules.iter().enumerate() {
-            if let Some(other) = rules[..i].iter().find(|o| o.requests.0 <= r.requests.1 && r.requests.0 <= o.requests.1) {
+            if let Some(other) =
+                rules[..i].iter().find(|o| o.requests.0 <= r.requests.1 && r.requests.0 <= o.requests.1)
+            {
                 diags.push(
-                    Diagnostic::error(codes::SYSTEM, r.width.span, format!("two rules for {} requests", r.requests.0.max(other.requests.0)))
-                        .related(other.width.span, "the other rule")
-                        .help("one rule decides each number of requests"),
+                    Diagnostic::error(
+                        codes::SYSTEM,
+                        r.width.span,
+                        format!("two rules for {} requests", r.requests.0.max(other.requests.0)),
+                    )
+                    .related(other.width.span, "the other rule")
+                    .help("one rule decides each number of requests"),
                 );
             }
             let Some(w) = values.eval(&r.width, None, &BTreeMap::new()) else { continue };
@@ -450,8 +507,12 @@ fn width_values(values: &Values, serve: &Serve, diags: &mut Diagnostics) -> BTre
                 // A block without rows was reported.
                 _ if serve.block < 1 => {}
                 _ => diags.push(
-                    Diagnostic::error(codes::BOUNDS, r.width.span, format!("a width is within 1..{}, this is {w}", serve.block))
-                        .help("it counts the rows of a block that are verified, the anchor included"),
+                    Diagnostic::error(
+                        codes::BOUNDS,
+                        r.width.span,
+                        format!("a width is within 1..{}, this is {w}", serve.block),
+                    )
+                    .help("it counts the rows of a block that are verified, the anchor included"),
                 ),
             }
         }
@@ -466,12 +527,20 @@ fn check_pools(values: &Values, component_files: &BTreeMap<String, usize>, diags
         let Some((component, state)) = &p.of else { continue };
         let Some(f) = component_files.get(&component.name).map(|f| &values.files.list[*f]) else {
             if !values.decl.components.iter().any(|c| c.name.name == component.name) {
-                diags.push(Diagnostic::error(codes::UNKNOWN_NAME, component.span, format!("there is no component `{}`", component.name)));
+                diags.push(Diagnostic::error(
+                    codes::UNKNOWN_NAME,
+                    component.span,
+                    format!("there is no component `{}`", component.name),
+                ));
             }
             continue;
         };
         let Some(s) = f.states.iter().find(|s| s.name.name == state.name) else {
-            let mut d = Diagnostic::error(codes::UNKNOWN_NAME, state.span, format!("component `{}` has no state `{}`", component.name, state.name));
+            let mut d = Diagnostic::error(
+                codes::UNKNOWN_NAME,
+                state.span,
+                format!("component `{}` has no state `{}`", component.name, state.name),
+            );
             if let Some(near) = suggest(&state.name, f.states.iter().map(|s| s.name.name.as_str())) {
                 d = d.help(format!("did you mean `{near}`?"));
             }
@@ -484,38 +553,60 @@ fn check_pools(values: &Values, component_files: &BTreeMap<String, usize>, diags
             StateShape::Recurrent { .. } => ("replay", "a recurrent state"),
             StateShape::Window { .. } => ("window", "a convolution window"),
         };
-        let limited = values.decl.limits.iter().any(|l| l.require.to_string().contains(&format!("{}.kind", p.name.name)));
+        let limited =
+            values.decl.limits.iter().any(|l| l.require.to_string().contains(&format!("{}.kind", p.name.name)));
         if p.kind.name != fits && !limited {
             diags.push(
-                Diagnostic::error(codes::UNSUPPORTED, p.kind.span, format!("`{}` is no way to store {what}", p.kind.name))
-                    .help(format!("kind: {fits}; the window a layer reads never shrinks what a pool keeps")),
+                Diagnostic::error(
+                    codes::UNSUPPORTED,
+                    p.kind.span,
+                    format!("`{}` is no way to store {what}", p.kind.name),
+                )
+                .help(format!("kind: {fits}; the window a layer reads never shrinks what a pool keeps")),
             );
         }
         if let Some(d) = &p.dtype {
-            let limited = values.decl.limits.iter().any(|l| l.require.to_string().contains(&format!("{}.dtype", p.name.name)));
+            let limited =
+                values.decl.limits.iter().any(|l| l.require.to_string().contains(&format!("{}.dtype", p.name.name)));
             if d.name != s.dtype.name && !limited {
                 diags.push(
-                    Diagnostic::error(codes::UNSUPPORTED, d.span, format!("the pool is {}, but its state is declared {}", d.name, s.dtype.name))
-                        .related(s.dtype.span, "declared here"),
+                    Diagnostic::error(
+                        codes::UNSUPPORTED,
+                        d.span,
+                        format!("the pool is {}, but its state is declared {}", d.name, s.dtype.name),
+                    )
+                    .related(s.dtype.span, "declared here"),
                 );
             }
         }
         if let Some(slots) = &p.slots
             && !values.decl.pools.iter().any(|q| q.name.name == slots.name)
         {
-            diags.push(Diagnostic::error(codes::UNKNOWN_NAME, slots.span, format!("there is no pool `{}`", slots.name)));
+            diags.push(Diagnostic::error(
+                codes::UNKNOWN_NAME,
+                slots.span,
+                format!("there is no pool `{}`", slots.name),
+            ));
         }
         if let Some(ring) = &p.ring
             && let Some(v) = values.eval(ring, None, &BTreeMap::new())
             && !v.as_i64().is_some_and(|v| v > 0 && v & (v - 1) == 0)
         {
-            diags.push(Diagnostic::error(codes::BOUNDS, ring.span, format!("a replay ring is a power of two, this is {v}")));
+            diags.push(Diagnostic::error(
+                codes::BOUNDS,
+                ring.span,
+                format!("a replay ring is a power of two, this is {v}"),
+            ));
         }
     }
 }
 
 /// Dotted values phases and entries may use.
-fn static_paths(values: &Values, bound: &BTreeMap<String, BTreeMap<String, Static>>, serve: &Serve) -> BTreeMap<String, Static> {
+fn static_paths(
+    values: &Values,
+    bound: &BTreeMap<String, BTreeMap<String, Static>>,
+    serve: &Serve,
+) -> BTreeMap<String, Static> {
     let mut out = BTreeMap::new();
     for (c, map) in bound {
         for (k, v) in map {
@@ -543,7 +634,9 @@ fn system_values(values: &Values) -> BTreeMap<String, Static> {
 
 /// Lowers every graph of every component once, to find all weights and states and every error. Also the names of weights
 /// that are shared and that no graph declares.
-fn lower_components(system: &System) -> (Vec<crate::ir::Weight>, Vec<crate::ir::StateDecl>, BTreeSet<String>, Diagnostics) {
+fn lower_components(
+    system: &System,
+) -> (Vec<crate::ir::Weight>, Vec<crate::ir::StateDecl>, BTreeSet<String>, Diagnostics) {
     let mut lower = Lower::new(&system.files, system, &system.name, system.numerics);
     lower.exhaustive = true;
     let none = BTreeMap::new();

@@ -57,8 +57,15 @@ impl System {
                     match slot {
                         None => *slot = Some((t, at)),
                         Some((other, _)) if *other != t => found.push(
-                            Diagnostic::error(codes::SYSTEM, at, format!("output `{name}` of phase `{}` is {t} in one variant and {other} in another", p.name.name))
-                                .help("every variant makes the same type"),
+                            Diagnostic::error(
+                                codes::SYSTEM,
+                                at,
+                                format!(
+                                    "output `{name}` of phase `{}` is {t} in one variant and {other} in another",
+                                    p.name.name
+                                ),
+                            )
+                            .help("every variant makes the same type"),
                         ),
                         Some(_) => {}
                     }
@@ -101,7 +108,12 @@ fn check_output(p: &PhaseDecl, name: &str, t: &TensorType, at: Span, found: &mut
     let Some(known) = engine::output(&p.name.name, name) else { return };
     if t.dtype != known.dtype || t.rank() != known.axes.len() {
         found.push(
-            Diagnostic::error(codes::SYSTEM, at, format!("the engine reads `{}.{name}` as {}, this is {t}", p.name.name, known.written())).help(known.doc),
+            Diagnostic::error(
+                codes::SYSTEM,
+                at,
+                format!("the engine reads `{}.{name}` as {}, this is {t}", p.name.name, known.written()),
+            )
+            .help(known.doc),
         );
     }
 }
@@ -125,7 +137,8 @@ fn unbounded(module: &Module, phases: &[(&PhaseDecl, ())], found: &mut Diagnosti
 /// The first value of a function whose type mentions a symbol.
 fn needs(func: &Func, symbol: &str, phases: &[(&PhaseDecl, ())]) -> Option<(String, TensorType, Option<Span>)> {
     let phase = phases.iter().find(|(p, ())| func.name.split('.').next() == Some(&p.name.name));
-    let input_span = |name: &str| phase.and_then(|(p, ())| p.graph.inputs.iter().find(|i| i.name.name == name)).map(|i| i.name.span);
+    let input_span =
+        |name: &str| phase.and_then(|(p, ())| p.graph.inputs.iter().find(|i| i.name.name == name)).map(|i| i.name.span);
     func.values.iter().find_map(|v| {
         let t = v.ty.tensor()?;
         if !t.dims.iter().any(|d| d.symbols().iter().any(|s| s == symbol)) {

@@ -43,11 +43,11 @@ pub struct PhaseModule {
 /// How an entry is fed with rows.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// Input that holds the whole prompt: i32[T].
+    /// Input that holds the whole prompt: `i32[T]`.
     pub tokens: String,
-    /// Input with verify blocks: i32[k, R].
+    /// Input with verify blocks: `i32[k, R]`.
     pub blocks: Option<String>,
-    /// Input with the number of rows kept of each block: i32[k].
+    /// Input with the number of rows kept of each block: `i32[k]`.
     pub keep: Option<String>,
     /// Outputs that are also given for blocks, as `block_NAME`.
     pub block_outputs: Vec<String>,
@@ -215,7 +215,10 @@ impl System {
         let Some(e) = self.decl.entries.iter().find(|e| e.name.name == entry) else {
             let mut diags = Diagnostics::default();
             let known = self.entries();
-            let mut d = Diagnostic::error_nowhere(codes::UNKNOWN_NAME, format!("system `{}` has no entry `{entry}`", self.name));
+            let mut d = Diagnostic::error_nowhere(
+                codes::UNKNOWN_NAME,
+                format!("system `{}` has no entry `{entry}`", self.name),
+            );
             d = match crate::diag::suggest(entry, known.iter().copied()) {
                 Some(near) => d.help(format!("did you mean `{near}`?")),
                 None => d.help(format!("its entries: {}", known.join(", "))),
@@ -285,8 +288,10 @@ pub(super) fn in_wire_order<T>(phases: Vec<(&PhaseDecl, T)>) -> Result<Vec<(&Pha
 /// The wire of a cycle of phases that leads from a later to an earlier one.
 fn backward<T>(left: &[(&PhaseDecl, T)]) -> Diagnostic {
     let place = |name: &str| super::engine::PHASES.iter().position(|p| p.name == name).unwrap_or(usize::MAX);
-    let wires = left.iter().flat_map(|(p, _)| p.graph.inputs.iter().filter_map(move |i| Some((*p, i, i.from.as_ref()?))));
-    let within = wires.filter(|(p, _, (from, _))| from.name != p.name.name && left.iter().any(|(q, _)| q.name.name == from.name));
+    let wires =
+        left.iter().flat_map(|(p, _)| p.graph.inputs.iter().filter_map(move |i| Some((*p, i, i.from.as_ref()?))));
+    let within = wires
+        .filter(|(p, _, (from, _))| from.name != p.name.name && left.iter().any(|(q, _)| q.name.name == from.name));
     let wires: Vec<_> = within.collect();
     let culprit = wires.iter().find(|(p, _, (from, _))| place(&from.name) >= place(&p.name.name)).or(wires.first());
     let Some((p, input, (from, out))) = culprit else {

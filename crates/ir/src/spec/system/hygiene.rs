@@ -40,7 +40,9 @@ impl Check<'_> {
     fn names(&self, diags: &mut Diagnostics) {
         for p in &self.decl.pools {
             let components = self.decl.components.iter().map(|c| &c.name);
-            if let Some(other) = components.chain(self.decl.checkpoints.iter().map(|c| &c.name)).find(|o| o.name == p.name.name) {
+            if let Some(other) =
+                components.chain(self.decl.checkpoints.iter().map(|c| &c.name)).find(|o| o.name == p.name.name)
+            {
                 shadowed(&p.name, other, diags);
             }
         }
@@ -52,7 +54,11 @@ impl Check<'_> {
     }
 
     /// Names visible in a phase or entry before its own.
-    fn outer<'a>(&'a self, variants: &'a [(Ident, Vec<String>)], diags: &mut Diagnostics) -> BTreeMap<&'a str, &'a Ident> {
+    fn outer<'a>(
+        &'a self,
+        variants: &'a [(Ident, Vec<String>)],
+        diags: &mut Diagnostics,
+    ) -> BTreeMap<&'a str, &'a Ident> {
         let b = &self.decl.bindings;
         let mut names: BTreeMap<&str, &Ident> = BTreeMap::new();
         for n in b.dims.iter().chain(&b.params).map(|(n, _)| n).chain(b.lists.iter().map(|(n, _)| n)) {
@@ -76,7 +82,8 @@ impl Check<'_> {
         misplaced("a phase", &p.graph, diags);
         if engine::phase(&p.name.name).is_none() {
             let known: Vec<&str> = engine::PHASES.iter().map(|p| p.name).collect();
-            let d = Diagnostic::error(codes::SYSTEM, p.name.span, format!("the engine runs no phase `{}`", p.name.name));
+            let d =
+                Diagnostic::error(codes::SYSTEM, p.name.span, format!("the engine runs no phase `{}`", p.name.name));
             diags.push(near(d, &p.name.name, &known, "its phases"));
             return;
         }
@@ -100,8 +107,12 @@ impl Check<'_> {
             let wired = self.decl.phases.iter().flat_map(|p| &p.graph.inputs).filter_map(|i| i.from.as_ref());
             let read = wired.into_iter().any(|(phase, out)| phase.name == p.name.name && out.name == o.name.name);
             if !read && engine::output(&p.name.name, &o.name.name).is_none() {
-                let known: Vec<&str> = engine::OUTPUTS.iter().filter(|o| o.phase == p.name.name).map(|o| o.name).collect();
-                let text = format!("output `{}` of phase `{}` is read by no phase and not by the engine", o.name.name, p.name.name);
+                let known: Vec<&str> =
+                    engine::OUTPUTS.iter().filter(|o| o.phase == p.name.name).map(|o| o.name).collect();
+                let text = format!(
+                    "output `{}` of phase `{}` is read by no phase and not by the engine",
+                    o.name.name, p.name.name
+                );
                 let mut d = Diagnostic::error(codes::UNUSED, o.name.span, text);
                 d = match suggest(&o.name.name, known.iter().copied()) {
                     Some(near) => d.help(format!("did you mean `{near}`?")),
@@ -121,9 +132,17 @@ impl Check<'_> {
         };
         for (i, w) in words.iter().enumerate() {
             if words[..i].contains(w) {
-                diags.push(Diagnostic::error(codes::SYSTEM, name.span, format!("variant `{}` has the word `{w}` twice", name.name)));
+                diags.push(Diagnostic::error(
+                    codes::SYSTEM,
+                    name.span,
+                    format!("variant `{}` has the word `{w}` twice", name.name),
+                ));
             } else if !choice.words.contains(&w.as_str()) {
-                let d = Diagnostic::error(codes::SYSTEM, name.span, format!("the engine never chooses `{}` for `{}`", w, name.name));
+                let d = Diagnostic::error(
+                    codes::SYSTEM,
+                    name.span,
+                    format!("the engine never chooses `{}` for `{}`", w, name.name),
+                );
                 diags.push(near(d, w, choice.words, "it chooses"));
             }
         }
@@ -143,14 +162,19 @@ impl Check<'_> {
             return;
         };
         if source.name.name == p.name.name {
-            let d = Diagnostic::error(codes::CYCLE, phase.span, format!("phase `{}` is wired from itself", p.name.name));
+            let d =
+                Diagnostic::error(codes::CYCLE, phase.span, format!("phase `{}` is wired from itself", p.name.name));
             diags.push(d.help("what a phase needs from an earlier cycle is state"));
             return;
         }
         if !source.graph.outputs.iter().any(|o| o.name.name == output.name) {
             let known: Vec<&str> = source.graph.outputs.iter().map(|o| o.name.name.as_str()).collect();
-            let d = Diagnostic::error(codes::UNKNOWN_NAME, output.span, format!("phase `{}` has no output `{}`", phase.name, output.name))
-                .related(source.name.span, "the phase");
+            let d = Diagnostic::error(
+                codes::UNKNOWN_NAME,
+                output.span,
+                format!("phase `{}` has no output `{}`", phase.name, output.name),
+            )
+            .related(source.name.span, "the phase");
             diags.push(near(d, &output.name, &known, "its outputs"));
         }
     }
@@ -161,8 +185,12 @@ impl Check<'_> {
         if self.decl.phases.is_empty() {
             if self.decl.entries.is_empty() {
                 diags.push(
-                    Diagnostic::error(codes::SYSTEM, self.decl.name.span, format!("system `{}` has neither phases nor entries", self.decl.name.name))
-                        .help("phases are what `run` does, entries what `eval` does"),
+                    Diagnostic::error(
+                        codes::SYSTEM,
+                        self.decl.name.span,
+                        format!("system `{}` has neither phases nor entries", self.decl.name.name),
+                    )
+                    .help("phases are what `run` does, entries what `eval` does"),
                 );
             }
             return;
@@ -186,7 +214,11 @@ impl Check<'_> {
         misplaced("an entry", &e.graph, diags);
         for i in &e.graph.inputs {
             if let Some((phase, _)) = &i.from {
-                let d = Diagnostic::error(codes::SYSTEM, phase.span, format!("input `{}` of an entry cannot be wired from a phase", i.name.name));
+                let d = Diagnostic::error(
+                    codes::SYSTEM,
+                    phase.span,
+                    format!("input `{}` of an entry cannot be wired from a phase", i.name.name),
+                );
                 diags.push(d.help("give it a type: it is fed from a file"));
             }
         }
@@ -194,14 +226,22 @@ impl Check<'_> {
         for o in &s.block_outputs {
             if !e.graph.outputs.iter().any(|have| have.name.name == o.name) {
                 let known: Vec<&str> = e.graph.outputs.iter().map(|o| o.name.name.as_str()).collect();
-                let d = Diagnostic::error(codes::UNKNOWN_NAME, o.span, format!("entry `{}` has no output `{}`", e.name.name, o.name));
+                let d = Diagnostic::error(
+                    codes::UNKNOWN_NAME,
+                    o.span,
+                    format!("entry `{}` has no output `{}`", e.name.name, o.name),
+                );
                 diags.push(near(d, &o.name, &known, "its outputs"));
             }
         }
         if !e.graph.inputs.iter().any(|i| i.name.name == "tokens") {
             diags.push(
-                Diagnostic::error(codes::SYSTEM, s.span, format!("entry `{}` works on a stream and has no input `tokens`", e.name.name))
-                    .help("a stream feeds tokens, positions and rows"),
+                Diagnostic::error(
+                    codes::SYSTEM,
+                    s.span,
+                    format!("entry `{}` works on a stream and has no input `tokens`", e.name.name),
+                )
+                .help("a stream feeds tokens, positions and rows"),
             );
         }
     }
@@ -213,7 +253,12 @@ impl Check<'_> {
             let Some((c, s)) = &p.of else { continue };
             if let Some(other) = seen.insert(format!("{}.{}", c.name, s.name), &p.name) {
                 diags.push(
-                    Diagnostic::error(codes::SYSTEM, p.name.span, format!("state `{}.{}` has two pools", c.name, s.name)).related(other.span, "the other pool"),
+                    Diagnostic::error(
+                        codes::SYSTEM,
+                        p.name.span,
+                        format!("state `{}.{}` has two pools", c.name, s.name),
+                    )
+                    .related(other.span, "the other pool"),
                 );
             }
         }
@@ -223,9 +268,13 @@ impl Check<'_> {
                 if !seen.contains_key(&format!("{}.{}", c.name.name, s.name.name)) {
                     let kind = pool_kind(s);
                     diags.push(
-                        Diagnostic::error(codes::SYSTEM, c.name.span, format!("state `{}.{}` has no pool", c.name.name, s.name.name))
-                            .related(s.name.span, "declared here")
-                            .help(format!("pools: {{{}_{}: {{of: {0}.{1}, kind: {kind}}}}}", c.name.name, s.name.name)),
+                        Diagnostic::error(
+                            codes::SYSTEM,
+                            c.name.span,
+                            format!("state `{}.{}` has no pool", c.name.name, s.name.name),
+                        )
+                        .related(s.name.span, "declared here")
+                        .help(format!("pools: {{{}_{}: {{of: {0}.{1}, kind: {kind}}}}}", c.name.name, s.name.name)),
                     );
                 }
             }
@@ -276,7 +325,10 @@ impl Check<'_> {
                 !c.bindings.names().iter().any(|n| n == name) && file.is_none_or(|f| declares(f, name))
             })
         };
-        let kinds = [("dim", b.dims.iter().map(|(n, _)| n).collect::<Vec<_>>()), ("parameter", b.params.iter().map(|(n, _)| n).collect())];
+        let kinds = [
+            ("dim", b.dims.iter().map(|(n, _)| n).collect::<Vec<_>>()),
+            ("parameter", b.params.iter().map(|(n, _)| n).collect()),
+        ];
         for (kind, names) in kinds.into_iter().chain([("list", b.lists.iter().map(|(n, _)| n).collect())]) {
             for n in names {
                 // The rows of a block are also asked for by the engine.
@@ -289,7 +341,9 @@ impl Check<'_> {
             let named = |n: &Option<Ident>| n.as_ref().is_some_and(|n| n.name == c.name.name);
             let read = self.decl.components.iter().any(|k| {
                 named(&k.checkpoint)
-                    || k.tensors.iter().any(|l| matches!(&l.source, TensorSource::Tensor { checkpoint, .. } if named(checkpoint)))
+                    || k.tensors
+                        .iter()
+                        .any(|l| matches!(&l.source, TensorSource::Tensor { checkpoint, .. } if named(checkpoint)))
             });
             if !read && !used.names.contains(&c.name.name) {
                 unused("checkpoint", &c.name, diags);
@@ -301,15 +355,21 @@ impl Check<'_> {
         graphs.for_each(|g| calls.graph(g));
         called.extend(calls.called.iter().chain(&calls.names).map(String::as_str));
         for c in &self.decl.components {
-            let shared = self.decl.components.iter().flat_map(|k| &k.tensors).any(|l| {
-                matches!(&l.source, TensorSource::Share(t) if t.split('.').next() == Some(&c.name.name))
-            });
+            let shared = self
+                .decl
+                .components
+                .iter()
+                .flat_map(|k| &k.tensors)
+                .any(|l| matches!(&l.source, TensorSource::Share(t) if t.split('.').next() == Some(&c.name.name)));
             if !called.contains(c.name.name.as_str()) && !shared {
                 unused("component", &c.name, diags);
             }
             for (s, _) in &c.strings {
                 let hole = format!("{{{}}}", s.name);
-                let read = c.tensors.iter().any(|l| matches!(&l.source, TensorSource::Tensor { name, .. } if name.contains(&hole)));
+                let read = c
+                    .tensors
+                    .iter()
+                    .any(|l| matches!(&l.source, TensorSource::Tensor { name, .. } if name.contains(&hole)));
                 if !read {
                     unused("string", s, diags);
                 }
@@ -336,13 +396,21 @@ fn pool_kind(s: &crate::spec::ast::StateDef) -> &'static str {
 /// Phases and entries have no weights of their own, and nobody looks into them from outside.
 fn misplaced(what: &str, g: &GraphDecl, diags: &mut Diagnostics) {
     for w in &g.weights {
-        diags.push(Diagnostic::error(codes::SYSTEM, w.name.span, format!("{what} has no weights: they belong to the graphs it calls")));
+        diags.push(Diagnostic::error(
+            codes::SYSTEM,
+            w.name.span,
+            format!("{what} has no weights: they belong to the graphs it calls"),
+        ));
     }
     for e in &g.expose {
         diags.push(Diagnostic::error(codes::SYSTEM, e.name.span, format!("{what} exposes nothing: make it an output")));
     }
     for (s, _) in &g.state_inputs {
-        diags.push(Diagnostic::error(codes::SYSTEM, s.span, format!("{what} takes no state: the graphs it calls have their own")));
+        diags.push(Diagnostic::error(
+            codes::SYSTEM,
+            s.span,
+            format!("{what} takes no state: the graphs it calls have their own"),
+        ));
     }
 }
 
@@ -355,7 +423,8 @@ fn fed(p: &PhaseDecl, i: &InputDecl, diags: &mut Diagnostics) {
         return;
     }
     let Some(known) = engine::input(phase, name) else {
-        let mut d = Diagnostic::error(codes::SYSTEM, i.name.span, format!("the engine feeds no `{name}` to phase `{phase}`"));
+        let mut d =
+            Diagnostic::error(codes::SYSTEM, i.name.span, format!("the engine feeds no `{name}` to phase `{phase}`"));
         let elsewhere = engine::INPUTS.iter().find(|k| k.name == name);
         let makes = |q: &str| engine::OUTPUTS.iter().any(|o| o.phase == q && o.name == name);
         let all: Vec<&str> = engine::INPUTS.iter().filter(|k| k.phases.contains(&phase)).map(|k| k.name).collect();
@@ -376,7 +445,11 @@ fn fed(p: &PhaseDecl, i: &InputDecl, diags: &mut Diagnostics) {
     let same_dims = dims.len() == known.axes.len()
         && dims.iter().enumerate().all(|(k, d)| fixed(k).is_none_or(|v| d.kind == ExprKind::Int(v)));
     if *dist || !same_dtype || !same_dims {
-        let d = Diagnostic::error(codes::SYSTEM, ty.span, format!("the engine feeds `{name}` as {}, this is {}", known.written(), ty));
+        let d = Diagnostic::error(
+            codes::SYSTEM,
+            ty.span,
+            format!("the engine feeds `{name}` as {}, this is {}", known.written(), ty),
+        );
         diags.push(d.help(known.doc));
     }
 }

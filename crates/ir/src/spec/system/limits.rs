@@ -25,8 +25,16 @@ pub(super) fn check(values: &Values, diags: &mut Diagnostics) {
 /// The error stands where the value that breaks the limit was written, if that is in the file that is checked or on the
 /// command line; otherwise at the limit.
 fn violated(values: &Values, l: &LimitDecl) -> Diagnostic {
-    let facts = facts(values, failing(values, &l.require));
-    let here = |s: &Span| s.file == values.decl.name.span.file || values.sets.values().any(|(_, set)| set.file == s.file);
+    let mut broken = Vec::new();
+    failing(values, &l.require, &mut broken);
+    let mut facts: Vec<Fact> = Vec::new();
+    for f in broken.into_iter().flat_map(|e| facts_of(values, e)) {
+        if !facts.iter().any(|have| have.text == f.text) {
+            facts.push(f);
+        }
+    }
+    let here =
+        |s: &Span| s.file == values.decl.name.span.file || values.sets.values().any(|(_, set)| set.file == s.file);
     let written = facts.iter().filter_map(|f| f.span);
     let blamed = written.clone().find(here).or_else(|| facts.iter().filter(|f| f.declared).find_map(|f| f.span));
     let at = blamed.unwrap_or(l.span);
@@ -45,14 +53,15 @@ fn violated(values: &Values, l: &LimitDecl) -> Diagnostic {
     if rest.is_empty() { d } else { d.help(rest.join(", ")) }
 }
 
-/// The part of a conjunction that is false.
-fn failing<'e>(values: &Values, e: &'e Expr) -> &'e Expr {
+/// The parts of a conjunction that are false.
+fn failing<'e>(values: &Values, e: &'e Expr, out: &mut Vec<&'e Expr>) {
     match &e.kind {
-        ExprKind::Binary(BinaryOp::And, a, b) => match values.eval(a, None, &BTreeMap::new()) {
-            Some(Static::Bool(true)) => failing(values, b),
-            _ => failing(values, a),
-        },
-        _ => e,
+        ExprKind::Binary(BinaryOp::And, a, b) => {
+            failing(values, a, out);
+            failing(values, b, out);
+        }
+        _ if values.eval(e, None, &BTreeMap::new()) == Some(Static::Bool(false)) => out.push(e),
+        _ => {}
     }
 }
 
@@ -65,7 +74,7 @@ struct Fact {
     declared: bool,
 }
 
-fn facts(values: &Values, e: &Expr) -> Vec<Fact> {
+fn facts_of(values: &Values, e: &Expr) -> Vec<Fact> {
     let mut out = Vec::new();
     match &e.kind {
         ExprKind::Name(n) => {
@@ -86,12 +95,12 @@ fn facts(values: &Values, e: &Expr) -> Vec<Fact> {
                 out.push(Fact { text, value, span, declared });
             }
         }
-        ExprKind::Unary(_, x) => out.extend(facts(values, x)),
+        ExprKind::Unary(_, x) => out.extend(facts_of(values, x)),
         ExprKind::Binary(_, a, b) => {
-            out.extend(facts(values, a));
-            out.extend(facts(values, b));
+            out.extend(facts_of(values, a));
+            out.extend(facts_of(values, b));
         }
-        ExprKind::Call { args, .. } => args.iter().for_each(|a| out.extend(facts(values, a))),
+        ExprKind::Call { args, .. } => args.iter().for_each(|a| out.extend(facts_of(values, a))),
         _ => {}
     }
     out

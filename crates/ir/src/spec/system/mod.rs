@@ -12,8 +12,8 @@ mod parse;
 mod tables;
 mod values;
 
-pub(crate) use parse::relative;
 pub use functions::{EntryModule, Phase, PhaseModule, Stream, Wire};
+pub(crate) use parse::relative;
 pub use values::Config;
 
 use super::expr::Expr;

@@ -3,9 +3,18 @@
 use super::System;
 use super::bind::binding_span;
 use crate::diag::{Diagnostic, Diagnostics, SourceMap, Span, codes};
+use crate::spec::lower::CALLED;
+use crate::spec::statics::Static;
 
 /// Codes of errors that a bound value can cause.
-const CODES: &[&str] = &[codes::DIM_MISMATCH, codes::RANK_MISMATCH, codes::BAD_ATTRIBUTE, codes::BAD_INDEX, codes::BOUNDS, codes::UNKNOWN_NAME];
+const CODES: &[&str] = &[
+    codes::DIM_MISMATCH,
+    codes::RANK_MISMATCH,
+    codes::BAD_ATTRIBUTE,
+    codes::BAD_INDEX,
+    codes::BOUNDS,
+    codes::UNKNOWN_NAME,
+];
 /// Most places added to one message.
 const MOST: usize = 4;
 
@@ -23,7 +32,8 @@ pub(super) fn explain(diags: Diagnostics, sources: &SourceMap, system: &System) 
 
 fn with_origins(mut d: Diagnostic, sources: &SourceMap, system: &System) -> Diagnostic {
     let mut found: Vec<(Span, String)> = Vec::new();
-    let places: Vec<Span> = d.span.into_iter().chain(d.related.iter().map(|r| r.span)).collect();
+    let of_values = d.related.iter().filter(|r| r.message != CALLED);
+    let places: Vec<Span> = d.span.into_iter().chain(of_values.map(|r| r.span)).collect();
     for place in places {
         // A file of several components is bound by each; the first one speaks for all.
         let owner = system.decl.components.iter().find(|c| {
@@ -32,7 +42,7 @@ fn with_origins(mut d: Diagnostic, sources: &SourceMap, system: &System) -> Diag
         let Some(c) = owner else { continue };
         let Some(values) = system.values.get(&c.name.name) else { continue };
         for word in words(sources, place) {
-            let Some(v) = values.get(word) else { continue };
+            let Some(v @ (Static::Int(_) | Static::List(_))) = values.get(word) else { continue };
             let at = binding_span(&c.bindings, word).or_else(|| binding_span(&system.decl.bindings, word));
             if let Some(at) = at
                 && !found.iter().any(|(s, _)| *s == at)

@@ -33,7 +33,8 @@ pub(crate) fn system(root: &Node, sources: &SourceMap, diags: &mut Diagnostics) 
         .and_then(|e| text("numerics", &e.value, diags).map(|t| Ident { name: t.to_string(), span: e.value.span }));
     let mut checkpoints = Vec::new();
     if let Some(e) = f.take("checkpoints") {
-        checkpoints = named("checkpoints", &e.value, diags).iter().filter_map(|e| checkpoint(e, sources, diags)).collect();
+        checkpoints =
+            named("checkpoints", &e.value, diags).iter().filter_map(|e| checkpoint(e, sources, diags)).collect();
     }
     let system_bindings = bindings_of(&mut f, diags);
     let mut components = Vec::new();
@@ -112,7 +113,10 @@ fn list(e: &Entry, diags: &mut Diagnostics) -> Option<(Ident, ListBinding)> {
     f.finish(diags);
     let pairs = bindings("`each`", &each?.value, diags);
     let [(var, extent)] = pairs.as_slice() else {
-        diags.push(Diagnostic::error(codes::YAML_SHAPE, e.value.span, "`each` has one index and its extent").help("each: {l: L}"));
+        diags.push(
+            Diagnostic::error(codes::YAML_SHAPE, e.value.span, "`each` has one index and its extent")
+                .help("each: {l: L}"),
+        );
         return None;
     };
     let value = parse_expr_node(&value?.value, diags)?;
@@ -125,7 +129,9 @@ fn checkpoint(e: &Entry, sources: &SourceMap, diags: &mut Diagnostics) -> Option
     let path = f.take("path").filter(|p| p.value.value != Value::Null).and_then(|p| {
         text("a checkpoint's path", &p.value, diags).map(|t| (relative(sources, p.value.span, t), p.value.span))
     });
-    let config = f.take("config").and_then(|p| text("a place in config.json", &p.value, diags).map(|t| (t.to_string(), p.value.span)));
+    let config = f
+        .take("config")
+        .and_then(|p| text("a place in config.json", &p.value, diags).map(|t| (t.to_string(), p.value.span)));
     let mut ignore = Vec::new();
     if let Some(list) = f.take("ignore") {
         for n in items("ignore", &list.value, diags) {
@@ -185,7 +191,11 @@ fn tensor(e: &Entry, diags: &mut Diagnostics) -> Option<TensorLine> {
                     }),
                 },
                 _ => {
-                    diags.push(Diagnostic::error(codes::MISSING_KEY, e.value.span, "a tensor line needs `share` or `tensor`"));
+                    diags.push(Diagnostic::error(
+                        codes::MISSING_KEY,
+                        e.value.span,
+                        "a tensor line needs `share` or `tensor`",
+                    ));
                     return None;
                 }
             }
@@ -206,7 +216,10 @@ fn pool(e: &Entry, diags: &mut Diagnostics) -> Option<PoolDecl> {
                 _ => None,
             },
             _ => {
-                diags.push(Diagnostic::error(codes::YAML_SHAPE, p.value.span, "a pool is of a component's state").help("of: target.kv"));
+                diags.push(
+                    Diagnostic::error(codes::YAML_SHAPE, p.value.span, "a pool is of a component's state")
+                        .help("of: target.kv"),
+                );
                 None
             }
         }
@@ -246,7 +259,8 @@ fn phase(e: &Entry, diags: &mut Diagnostics) -> Option<PhaseDecl> {
     if let Some(v) = f.take("variants") {
         for v in named("variants", &v.value, diags) {
             let words = items("the words of a variant", &v.value, diags);
-            variants.push((ident(v), words.iter().filter_map(|n| text("a word", n, diags).map(str::to_string)).collect()));
+            variants
+                .push((ident(v), words.iter().filter_map(|n| text("a word", n, diags).map(str::to_string)).collect()));
         }
     }
     let graph = graph_body(ident(e), &mut f, diags);
@@ -262,13 +276,19 @@ fn width(n: &Node, diags: &mut Diagnostics) -> Option<WidthRule> {
     let requests = requests?;
     let range = match &requests.value.value {
         Value::Int(v) => Some((*v, *v)),
-        Value::Str(t) => t.value.split_once("..").and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?))),
+        Value::Str(t) => {
+            t.value.split_once("..").and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)))
+        }
         _ => None,
     };
     let Some(range) = range.filter(|(a, b)| 1 <= *a && a <= b) else {
         diags.push(
-            Diagnostic::error(codes::YAML_SHAPE, requests.value.span, "a width rule is for a number of requests or a range of them")
-                .help("requests: 1..8"),
+            Diagnostic::error(
+                codes::YAML_SHAPE,
+                requests.value.span,
+                "a width rule is for a number of requests or a range of them",
+            )
+            .help("requests: 1..8"),
         );
         return None;
     };
@@ -285,7 +305,8 @@ fn entry(e: &Entry, diags: &mut Diagnostics) -> Option<EntryDecl> {
     if let Some(s) = f.take("stream")
         && let Some(mut g) = Fields::open("a stream", &s.value, diags)
     {
-        let tokens = g.require("tokens", diags).and_then(|p| text("an input name", &p.value, diags)).map(str::to_string);
+        let tokens =
+            g.require("tokens", diags).and_then(|p| text("an input name", &p.value, diags)).map(str::to_string);
         let blocks = g.take("blocks").and_then(|p| text("an input name", &p.value, diags)).map(str::to_string);
         let keep = g.take("keep").and_then(|p| text("an input name", &p.value, diags)).map(str::to_string);
         let mut block_outputs = Vec::new();
@@ -345,6 +366,8 @@ fn is_value(path: &[String]) -> bool {
     let parts: Vec<&str> = path.iter().map(String::as_str).collect();
     matches!(
         parts.as_slice(),
-        ["lists", _] | ["components", _, "lists" | "tensors", _] | ["phases" | "entries", _, "nodes" | "inputs" | "outputs", _]
+        ["lists", _]
+            | ["components", _, "lists" | "tensors", _]
+            | ["phases" | "entries", _, "nodes" | "inputs" | "outputs", _]
     )
 }

@@ -46,7 +46,11 @@ pub(super) fn shares(values: &Values, diags: &mut Diagnostics) -> BTreeMap<Strin
                 match constant(values, &c.name.name, &hole, line.span, diags).and_then(|v| v.as_i64()) {
                     Some(i) => indices.push(SharedIndex::At(i)),
                     None => {
-                        diags.push(Diagnostic::error(codes::WEIGHT_BINDING, line.span, format!("`{{{hole}}}` is no index of the weight and no integer")));
+                        diags.push(Diagnostic::error(
+                            codes::WEIGHT_BINDING,
+                            line.span,
+                            format!("`{{{hole}}}` is no index of the weight and no integer"),
+                        ));
                         ok = false;
                     }
                 }
@@ -77,7 +81,11 @@ pub(super) fn bind_sources(system: &mut System, undeclared: &BTreeSet<String>, d
         let Some(line) = c.tensors.iter().find(|l| weight_key(&l.path) == key) else {
             let lines: Vec<&str> = c.tensors.iter().map(|l| l.path.as_str()).collect();
             let mut d = match w.span {
-                Some(span) => Diagnostic::error(codes::WEIGHT_BINDING, span, format!("weight `{local}` of component `{component}` has no tensor")),
+                Some(span) => Diagnostic::error(
+                    codes::WEIGHT_BINDING,
+                    span,
+                    format!("weight `{local}` of component `{component}` has no tensor"),
+                ),
                 None => Diagnostic::error_nowhere(codes::WEIGHT_BINDING, format!("weight `{}` has no tensor", w.name)),
             };
             d = d.related(c.name.span, "the component's tensor table has no line for it");
@@ -92,13 +100,21 @@ pub(super) fn bind_sources(system: &mut System, undeclared: &BTreeSet<String>, d
         let TensorSource::Tensor { name, checkpoint } = &line.source else { continue };
         let Some(checkpoint) = checkpoint.as_ref().or(c.checkpoint.as_ref()) else {
             diags.push(
-                Diagnostic::error(codes::WEIGHT_BINDING, line.span, format!("component `{component}` names no checkpoint for this tensor"))
-                    .help("add `checkpoint:` to the component or to the line"),
+                Diagnostic::error(
+                    codes::WEIGHT_BINDING,
+                    line.span,
+                    format!("component `{component}` names no checkpoint for this tensor"),
+                )
+                .help("add `checkpoint:` to the component or to the line"),
             );
             continue;
         };
         if !system.decl.checkpoints.iter().any(|k| k.name.name == checkpoint.name) {
-            diags.push(Diagnostic::error(codes::UNKNOWN_NAME, checkpoint.span, format!("there is no checkpoint `{}`", checkpoint.name)));
+            diags.push(Diagnostic::error(
+                codes::UNKNOWN_NAME,
+                checkpoint.span,
+                format!("there is no checkpoint `{}`", checkpoint.name),
+            ));
             continue;
         }
         let own = weight_vars(&line.path);
@@ -113,7 +129,11 @@ pub(super) fn bind_sources(system: &mut System, undeclared: &BTreeSet<String>, d
                 tensor.push_str(s);
             } else {
                 let known = own.iter().map(String::as_str).chain(c.strings.iter().map(|(k, _)| k.name.as_str()));
-                let mut d = Diagnostic::error(codes::WEIGHT_BINDING, line.span, format!("`{{{hole}}}` is neither an index of the weight nor one of the component's strings"));
+                let mut d = Diagnostic::error(
+                    codes::WEIGHT_BINDING,
+                    line.span,
+                    format!("`{{{hole}}}` is neither an index of the weight nor one of the component's strings"),
+                );
                 if let Some(near) = suggest(&hole, known) {
                     d = d.help(format!("did you mean `{{{near}}}`?"));
                 }
@@ -132,7 +152,11 @@ pub(super) fn bind_sources(system: &mut System, undeclared: &BTreeSet<String>, d
             if used.contains(&(c.name.name.clone(), key.clone())) || possible.contains(&key) {
                 continue;
             }
-            let mut d = Diagnostic::error(codes::WEIGHT_BINDING, line.path_span, format!("component `{}` has no weight `{}`", c.name.name, line.path));
+            let mut d = Diagnostic::error(
+                codes::WEIGHT_BINDING,
+                line.path_span,
+                format!("component `{}` has no weight `{}`", c.name.name, line.path),
+            );
             if let Some(near) = suggest(&key, possible.iter().map(String::as_str)) {
                 d = d.help(format!("did you mean `{near}`?"));
             }
@@ -230,7 +254,9 @@ impl Walk<'_> {
 
     fn expr_inner(&mut self, f: &GraphFile, file: usize, e: &Expr, here: &str) {
         match &e.kind {
-            ExprKind::Attr(base, _) | ExprKind::Index(base, _) | ExprKind::Unary(_, base) => self.expr(f, file, base, here),
+            ExprKind::Attr(base, _) | ExprKind::Index(base, _) | ExprKind::Unary(_, base) => {
+                self.expr(f, file, base, here)
+            }
             ExprKind::Binary(_, a, b) => {
                 self.expr(f, file, a, here);
                 self.expr(f, file, b, here);

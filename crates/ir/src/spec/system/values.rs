@@ -96,23 +96,45 @@ impl<'s> Values<'s> {
             }
             ExprKind::Index(base, items) => {
                 let (base, [item]) = (sub(base)?, items.as_slice()) else {
-                    return Err(self.report(Diagnostic::error(codes::BAD_INDEX, e.span, "a list is indexed by one number")));
+                    return Err(self.report(Diagnostic::error(
+                        codes::BAD_INDEX,
+                        e.span,
+                        "a list is indexed by one number",
+                    )));
                 };
                 let IndexKind::At(at) = &item.kind else {
-                    return Err(self.report(Diagnostic::error(codes::BAD_INDEX, e.span, "a list is indexed by one number")));
+                    return Err(self.report(Diagnostic::error(
+                        codes::BAD_INDEX,
+                        e.span,
+                        "a list is indexed by one number",
+                    )));
                 };
                 let at_value = sub(at)?;
                 match (&base, at_value.as_i64()) {
-                    (Static::List(list), Some(i)) if i >= 0 && (i as usize) < list.len() => Ok(list[i as usize].clone()),
-                    _ => Err(self.report(Diagnostic::error(codes::BAD_INDEX, at.span, format!("{base} has nothing at {at_value}")))),
+                    (Static::List(list), Some(i)) if i >= 0 && (i as usize) < list.len() => {
+                        Ok(list[i as usize].clone())
+                    }
+                    _ => Err(self.report(Diagnostic::error(
+                        codes::BAD_INDEX,
+                        at.span,
+                        format!("{base} has nothing at {at_value}"),
+                    ))),
                 }
             }
             ExprKind::Call { callee, args, kwargs } => {
                 let ExprKind::Name(name) = &callee.kind else {
-                    return Err(self.report(Diagnostic::error(codes::UNKNOWN_FUNCTION, callee.span, "this cannot be called")));
+                    return Err(self.report(Diagnostic::error(
+                        codes::UNKNOWN_FUNCTION,
+                        callee.span,
+                        "this cannot be called",
+                    )));
                 };
                 if let Some((k, _)) = kwargs.first() {
-                    return Err(self.report(Diagnostic::error(codes::BAD_CALL, k.span, format!("`{name}` has no argument `{}`", k.name))));
+                    return Err(self.report(Diagnostic::error(
+                        codes::BAD_CALL,
+                        k.span,
+                        format!("`{name}` has no argument `{}`", k.name),
+                    )));
                 }
                 match name.as_str() {
                     "same" => self.same(args, component, locals, e.span),
@@ -135,7 +157,11 @@ impl<'s> Values<'s> {
                             Some(r) => r.map_err(|err| self.wrong(err, e.span)),
                             None => {
                                 let known = statics::FUNCTIONS.iter().copied().chain(["same", "has"]);
-                                let mut d = Diagnostic::error(codes::UNKNOWN_FUNCTION, callee.span, format!("there is no function `{name}` on values known before the run"));
+                                let mut d = Diagnostic::error(
+                                    codes::UNKNOWN_FUNCTION,
+                                    callee.span,
+                                    format!("there is no function `{name}` on values known before the run"),
+                                );
                                 if let Some(near) = suggest(name, known) {
                                     d = d.help(format!("did you mean `{near}`?"));
                                 }
@@ -153,7 +179,11 @@ impl<'s> Values<'s> {
             }
             ExprKind::Attr(..) => match path_of(e) {
                 Some(path) => self.path(&path, e.span),
-                None => Err(self.report(Diagnostic::error(codes::EXPR_SYNTAX, e.span, "only names can stand before a dot here"))),
+                None => Err(self.report(Diagnostic::error(
+                    codes::EXPR_SYNTAX,
+                    e.span,
+                    "only names can stand before a dot here",
+                ))),
             },
         }
     }
@@ -175,9 +205,12 @@ impl<'s> Values<'s> {
                     None => found = Some((v, e)),
                     Some((first, at)) if statics::equal(first, &v) != Ok(true) => {
                         let text = format!("{e} says {v}, but {at}, another spelling of the same key, says {first}");
-                        let mut d = Diagnostic::error(codes::CONFIG_KEY, e.span, text).related(at.span, format!("this says {first}"));
+                        let mut d = Diagnostic::error(codes::CONFIG_KEY, e.span, text)
+                            .related(at.span, format!("this says {first}"));
                         for c in self.checkpoints_of(e) {
-                            d = self.with_checkpoint(d, c).help(format!("make them agree in {}/config.json", self.configs[c].dir));
+                            d = self
+                                .with_checkpoint(d, c)
+                                .help(format!("make them agree in {}/config.json", self.configs[c].dir));
                         }
                         return Err(self.report(d));
                     }
@@ -191,8 +224,12 @@ impl<'s> Values<'s> {
             Some((v, _)) => Ok(v),
             None => {
                 let spellings: Vec<String> = args.iter().map(|a| a.to_string()).collect();
-                let mut d = Diagnostic::error(codes::CONFIG_KEY, span, format!("config.json has none of {}", spellings.join(", ")))
-                    .help("a key of training has no default: add it to config.json, or write its value here");
+                let mut d = Diagnostic::error(
+                    codes::CONFIG_KEY,
+                    span,
+                    format!("config.json has none of {}", spellings.join(", ")),
+                )
+                .help("a key of training has no default: add it to config.json, or write its value here");
                 if let Some(c) = args.iter().flat_map(|a| self.checkpoints_of(a)).next() {
                     d = self.with_checkpoint(d, c);
                 }
@@ -215,7 +252,11 @@ impl<'s> Values<'s> {
                 Memo::Done(v) => Ok(v.clone()),
                 Memo::Failed => Err(Miss::Reported),
                 Memo::Busy => {
-                    self.diags.borrow_mut().push(Diagnostic::error(codes::CYCLE, span, format!("`{name}` needs its own value")));
+                    self.diags.borrow_mut().push(Diagnostic::error(
+                        codes::CYCLE,
+                        span,
+                        format!("`{name}` needs its own value"),
+                    ));
                     Err(Miss::Reported)
                 }
             };
@@ -251,7 +292,11 @@ impl<'s> Values<'s> {
             Some((_, ListBinding::Each { var, extent, value })) => {
                 let n = self.get(extent, owner, &none)?;
                 let Some(n) = n.as_i64().filter(|n| (0..=100_000).contains(n)) else {
-                    return Err(self.report(Diagnostic::error(codes::NOT_STATIC, extent.span, format!("a list cannot have {n} entries"))));
+                    return Err(self.report(Diagnostic::error(
+                        codes::NOT_STATIC,
+                        extent.span,
+                        format!("a list cannot have {n} entries"),
+                    )));
                 };
                 let mut out = Vec::new();
                 for i in 0..n {
@@ -313,7 +358,8 @@ impl<'s> Values<'s> {
         known.extend(self.configs.keys().map(String::as_str));
         known.extend(self.decl.components.iter().map(|c| c.name.name.as_str()));
         known.extend(self.decl.pools.iter().map(|p| p.name.name.as_str()));
-        let mut d = Diagnostic::error(codes::UNKNOWN_NAME, span, format!("`{first}` is no component, checkpoint or pool"));
+        let mut d =
+            Diagnostic::error(codes::UNKNOWN_NAME, span, format!("`{first}` is no component, checkpoint or pool"));
         if let Some(near) = suggest(first, known.iter().copied()) {
             d = d.help(format!("did you mean `{near}`?"));
         }
@@ -371,7 +417,8 @@ impl<'s> Values<'s> {
                 None => Ok(Static::None),
             },
             other => Err(self.report(
-                Diagnostic::error(codes::UNKNOWN_NAME, span, format!("a pool has no `{other}`")).help("kind, dtype, slots or ring"),
+                Diagnostic::error(codes::UNKNOWN_NAME, span, format!("a pool has no `{other}`"))
+                    .help("kind, dtype, slots or ring"),
             )),
         }
     }
@@ -402,9 +449,18 @@ impl<'s> Values<'s> {
             match at.get(key) {
                 Some(next) => at = next,
                 None => {
-                    let place = if i == 0 { "config.json".to_string() } else { format!("config.json's `{}`", path[..i].join(".")) };
-                    let mut d = Diagnostic::error(codes::CONFIG_KEY, span, format!("{place} of checkpoint `{name}` has no `{key}`"));
-                    let known = at.as_object().map(|o| o.keys().map(String::as_str).collect::<Vec<_>>()).unwrap_or_default();
+                    let place = if i == 0 {
+                        "config.json".to_string()
+                    } else {
+                        format!("config.json's `{}`", path[..i].join("."))
+                    };
+                    let mut d = Diagnostic::error(
+                        codes::CONFIG_KEY,
+                        span,
+                        format!("{place} of checkpoint `{name}` has no `{key}`"),
+                    );
+                    let known =
+                        at.as_object().map(|o| o.keys().map(String::as_str).collect::<Vec<_>>()).unwrap_or_default();
                     d = match suggest(key, known.iter().copied()) {
                         Some(near) => d.help(format!("did you mean `{near}`? The file is in {}", config.dir)),
                         None => d.help(format!("the file is in {}", config.dir)),
@@ -418,7 +474,10 @@ impl<'s> Values<'s> {
             None => Err(self.report(Diagnostic::error(
                 codes::CONFIG_KEY,
                 span,
-                format!("`{}` of checkpoint `{name}` is not a number, word, truth value or list of them", path.join(".")),
+                format!(
+                    "`{}` of checkpoint `{name}` is not a number, word, truth value or list of them",
+                    path.join(".")
+                ),
             ))),
         }
     }
@@ -447,7 +506,9 @@ impl Values<'_> {
             let Some(binding) = simple.or(list) else { continue };
             let Ok(value) = self.get(e, None, &BTreeMap::new()) else { continue };
             let spellings: Vec<&Expr> = match &binding.kind {
-                ExprKind::Call { callee, args, .. } if matches!(&callee.kind, ExprKind::Name(n) if n == "same") => args.iter().collect(),
+                ExprKind::Call { callee, args, .. } if matches!(&callee.kind, ExprKind::Name(n) if n == "same") => {
+                    args.iter().collect()
+                }
                 _ => vec![binding],
             };
             for s in spellings {

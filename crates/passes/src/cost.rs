@@ -1,0 +1,131 @@
+//! What a node costs on a device, in integers: picoseconds of time, bytes of memory.
+//!
+//! Elementwise ops and views run inside a neighbour's kernel and cost arithmetic only; everything else is a kernel of its
+//! own: a launch, and the longer of arithmetic and memory traffic. Every node costs at least one picosecond, so a larger term
+//! is never free.
+
+use crate::term::{Head, Term};
+use spinec_ir::ops::Opcode;
+use spinec_ir::ty::{DType, Env, TensorType, Type};
+
+/// What plans are costed against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Name.
+    pub name: String,
+    /// Memory bandwidth, bytes a second.
+    pub bandwidth: u64,
+    /// Products of 16-bit and narrower operands, operations a second.
+    pub flops_16: u64,
+    /// f32 operations a second.
+    pub flops_32: u64,
+    /// f64 operations a second.
+    pub flops_64: u64,
+    /// Time of an empty kernel, picoseconds.
+    pub launch_ps: u64,
+    /// Picoseconds a run must save for every MiB that stays resident for it.
+    pub resident_ps_per_mib: u64,
+}
+
+impl Device {
+    /// The H200's data-sheet rates. A resident MiB has to save a nanosecond a run: a table of 2 GiB, which displaces 100,000
+    /// positions of a 20 KiB key/value pool, is worth two microseconds a run and not less.
+    pub fn h200() -> Device {
+        Device {
+            name: "h200".to_owned(),
+            bandwidth: 4_800_000_000_000,
+            flops_16: 990_000_000_000_000,
+            flops_32: 67_000_000_000_000,
+            flops_64: 34_000_000_000_000,
+            launch_ps: 2_000_000,
+            resident_ps_per_mib: 1_000,
+        }
+    }
+
+    /// The price of resident bytes in picoseconds, at least one; `weight` multiplies it.
+    pub fn resident_ps(&self, bytes: u64, weight: u64) -> u64 {
+        let ps = u128::from(bytes) * u128::from(self.resident_ps_per_mib) * u128::from(weight) >> 20;
+        u64::try_from(ps).unwrap_or(u64::MAX).max(1)
+    }
+}
+
+/// `n * 10^12 / rate`, rounded up, saturating.
+fn ps(n: u128, rate: u64) -> u64 {
+    u64::try_from((n * 1_000_000_000_000).div_ceil(u128::from(rate.max(1)))).unwrap_or(u64::MAX)
+}
+
+/// Elements of a tensor at the given values of symbols; what has no value counts as one.
+pub fn elements(t: &TensorType, env: &Env) -> u128 {
+    t.dims.iter().map(|d| d.eval(env).and_then(|v| u128::try_from(v).ok()).unwrap_or(1)).product()
+}
+
+/// An operand or result: its type and the width in bytes it is read with.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand<'a> {
+    /// Type.
+    pub ty: &'a Type,
+    /// Bytes of an element in memory, which a widening in front of the read does not change.
+    pub width: u64,
+    /// Bytes of the narrowest dtype that holds the values.
+    pub value: u64,
+}
+
+/// True for ops that only rename or copy elements.
+pub fn is_view(code: Opcode) -> bool {
+    use Opcode::*;
+    matches!(code, Reshape | Transpose | Broadcast | Slice | Cast | Take | IndexAt | Shift | Concat | Fill | Iota)
+}
+
+/// True for ops that cost nothing by themselves.
+fn is_source(code: Opcode) -> bool {
+    matches!(code, Opcode::Const | Opcode::DimValue | Opcode::Weight)
+}
+
+/// Time of one node in a run, picoseconds.
+pub fn time(device: &Device, node: &Term, operands: &[Operand], results: &[Operand], env: &Env) -> u64 {
+    let Head::Op(code) = node.head else { return 1 };
+    if is_source(code) || is_view(code) {
+        return 1;
+    }
+    let count = |o: &Operand| o.ty.tensor().map_or(0, |t| elements(t, env));
+    let made: u128 = results.iter().map(count).sum();
+    let wide = |o: &Operand| o.ty.tensor().is_some_and(|t| t.dtype == DType::F64);
+    let rate = if operands.iter().chain(results).any(wide) { device.flops_64 } else { device.flops_32 };
+    if code.def().elementwise {
+        return ps(made, rate).max(1);
+    }
+    let bytes: u128 = operands.iter().chain(results).map(|o| count(o) * u128::from(o.width)).sum();
+    let (flops, rate) = match code {
+        Opcode::Linear | Opcode::Einsum => {
+            let narrow = operands.iter().all(|o| o.value <= 2);
+            (2 * products(node, operands, made, env), if narrow { device.flops_16 } else { rate })
+        }
+        _ => (operands.iter().map(count).sum::<u128>() + made, rate),
+    };
+    device.launch_ps.saturating_add(ps(flops, rate).max(ps(bytes, device.bandwidth))).max(1)
+}
+
+/// Multiplications of a product: results times summed extents.
+fn products(node: &Term, operands: &[Operand], made: u128, env: &Env) -> u128 {
+    let extent = |i: usize, k: usize| {
+        let d = operands.get(i).and_then(|o| o.ty.tensor()).and_then(|t| t.dims.get(k));
+        d.and_then(|d| d.eval(env)).and_then(|v| u128::try_from(v).ok()).unwrap_or(1)
+    };
+    if node.code() == Some(Opcode::Linear) {
+        return made * extent(1, 1);
+    }
+    let Some(spinec_ir::ir::Attr::Str(spec)) = node.key.attrs().get("spec") else { return made };
+    let Some((left, right)) = spec.split_once("->") else { return made };
+    let kept: Vec<&str> = right.split_whitespace().collect();
+    let mut seen: Vec<&str> = Vec::new();
+    let mut total = made;
+    for (i, side) in left.split(',').enumerate() {
+        for (k, name) in side.split_whitespace().enumerate() {
+            if !kept.contains(&name) && !seen.contains(&name) {
+                seen.push(name);
+                total = total.saturating_mul(extent(i, k));
+            }
+        }
+    }
+    total
+}

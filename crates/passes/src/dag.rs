@@ -1,0 +1,127 @@
+//! Terms with sharing, as lists.
+
+use crate::term::{Head, Key};
+use spinec_ir::ir::{Attr, Attrs, Func, Loc, RegionId, ValueId};
+use spinec_ir::ops::Opcode;
+use spinec_ir::ty::Type;
+use std::fmt::Write;
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DagNode {
+    /// What it does; `None` stands for a derived weight.
+    pub head: Option<Head>,
+    /// Attributes.
+    pub key: Key,
+    /// Operands, all earlier in the list.
+    pub children: Vec<usize>,
+    /// Types of the results.
+    pub types: Vec<Type>,
+}
+
+/// A term with sharing: what is used stands before what uses it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dag {
+    /// The nodes.
+    pub nodes: Vec<DagNode>,
+}
+
+impl Dag {
+    /// One line a node; equal for equal terms only.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for n in &self.nodes {
+            let _ = writeln!(out, "{:?} {} {:?}", n.head, n.key.text(), n.children);
+        }
+        out
+    }
+
+    /// The last node as an expression over weights, for people. Only for small terms: sharing is written out.
+    pub fn expression(&self) -> String {
+        self.nodes.len().checked_sub(1).map(|root| self.express(root)).unwrap_or_default()
+    }
+
+    fn express(&self, i: usize) -> String {
+        let n = &self.nodes[i];
+        let name = match n.head {
+            Some(Head::Op(Opcode::Weight)) => {
+                return match n.key.attrs().get("weight") {
+                    Some(Attr::Int(w)) => format!("w{w}"),
+                    _ => "weight".to_owned(),
+                };
+            }
+            Some(Head::Op(Opcode::Const)) => {
+                return match n.key.attrs().get("value") {
+                    Some(Attr::Float(v)) => v.to_string(),
+                    _ => "const".to_owned(),
+                };
+            }
+            Some(Head::Op(code)) => code.name().to_owned(),
+            Some(Head::Leaf(l)) => return format!("%{l}"),
+            Some(Head::Proj(p)) => format!("result{p}"),
+            None => "derived".to_owned(),
+        };
+        let operands: Vec<String> = n.children.iter().map(|c| self.express(*c)).collect();
+        format!("{name}({})", operands.join(", "))
+    }
+
+    /// Ids of the weights it reads, each once.
+    pub fn weights(&self) -> Vec<usize> {
+        let mut out: Vec<usize> = self
+            .nodes
+            .iter()
+            .filter(|n| n.head == Some(Head::Op(Opcode::Weight)))
+            .filter_map(|n| match n.key.attrs().get("weight") {
+                Some(Attr::Int(w)) => usize::try_from(*w).ok(),
+                _ => None,
+            })
+            .collect();
+        out.sort_unstable();
+        out.dedup();
+        out
+    }
+
+    /// Emits the term, which has neither leaves nor derived weights, at the end of a block; gives the value of its last node.
+    ///
+    /// # Errors
+    /// The op that does not take its operands.
+    pub fn emit(&self, func: &mut Func, block: RegionId) -> Result<ValueId, String> {
+        let mut values: Vec<Vec<ValueId>> = Vec::new();
+        for n in &self.nodes {
+            let made = match n.head {
+                Some(Head::Proj(p)) => vec![values[n.children[0]][p as usize]],
+                Some(Head::Op(code)) => {
+                    let operands: Vec<ValueId> = n.children.iter().map(|c| values[*c][0]).collect();
+                    append(func, block, code, operands, n.key.attrs().clone(), &n.types, Loc::default())?
+                }
+                Some(Head::Leaf(_)) | None => return Err("a weight is derived from weights alone".to_owned()),
+            };
+            values.push(made);
+        }
+        values.pop().and_then(|v| v.first().copied()).ok_or_else(|| "an empty term".to_owned())
+    }
+}
+
+/// Adds an op at the end of a block, typed by its operands. `types` are taken for weights, whose type does not follow from
+/// operands.
+///
+/// # Errors
+/// The op does not take the operands.
+pub fn append(
+    func: &mut Func,
+    block: RegionId,
+    code: Opcode,
+    operands: Vec<ValueId>,
+    attrs: Attrs,
+    types: &[Type],
+    loc: Loc,
+) -> Result<Vec<ValueId>, String> {
+    let types = if code == Opcode::Weight {
+        types.to_vec()
+    } else {
+        let operand_types: Vec<&Type> = operands.iter().map(|v| func.ty(*v)).collect();
+        code.infer(&operand_types, &attrs).map_err(|e| format!("`{}`: {}", code.name(), e.message))?
+    };
+    let op = func.add_op(block, code, operands, attrs, vec![], types, loc);
+    Ok(func.op(op).results.clone())
+}

@@ -1,0 +1,238 @@
+//! The pass manager: one static table, run in order, every result verified.
+
+mod clean;
+mod group;
+mod rebuild;
+mod rewrite;
+
+use crate::choose::{Refusal, Variant};
+use crate::cost::Device;
+use crate::rules::Class;
+use crate::saturate::{self, Limits};
+use spinec_ir::ir::{Module, WeightId, canonical, text, verify};
+use std::collections::BTreeSet;
+
+/// A module with what has to be computed before it runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// The module. Its last weights are the derived ones.
+    pub module: Module,
+    /// One function a derived weight, by the weight's name, without inputs and with one output: the value of the weight, in
+    /// the weight's type. Its weights are those of `module` before any was derived.
+    pub load: Module,
+    /// The derived weights in the order of their ids.
+    pub derived: Vec<Derived>,
+    /// What happened in every distinct region.
+    pub regions: Vec<RegionRecord>,
+}
+
+/// A derived weight of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Derived {
+    /// Its id in the module.
+    pub weight: WeightId,
+    /// Names of the weights it is computed from.
+    pub of: Vec<String>,
+    /// Resident bytes.
+    pub bytes: u64,
+    /// Picoseconds a run of the region that uses it would take longer without it; the largest of all regions.
+    pub saving_ps: u64,
+}
+
+/// What saturation and extraction did to a region, recorded once for all regions of the same structure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionRecord {
+    /// The function, and the node path of the first op.
+    pub at: String,
+    /// Ops before.
+    pub ops: usize,
+    /// Saturation.
+    pub saturation: saturate::Report,
+    /// Refused derived weights.
+    pub refused: Vec<Refusal>,
+    /// Time of a run as chosen, picoseconds.
+    pub time_ps: u64,
+    /// Trades of time for memory.
+    pub variants: Vec<Variant>,
+    /// How many other regions have this structure.
+    pub shared: usize,
+}
+
+/// What passes are asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What times are costed against.
+    pub device: Device,
+    /// Classes of rules that may fire.
+    pub classes: BTreeSet<Class>,
+    /// Resident bytes of all derived weights; `None` is no limit.
+    pub budget: Option<u64>,
+    /// Bounds of saturation.
+    pub limits: Limits,
+    /// Rewrites to make at most, over all regions: for finding the one that breaks something.
+    pub limit_rewrites: Option<usize>,
+    /// The last pass to run; all if `None`.
+    pub stop_after: Option<String>,
+}
+
+impl Options {
+    /// Everything but approximate rules, without limits on memory.
+    pub fn new(device: Device) -> Options {
+        Options {
+            device,
+            classes: [Class::Exact, Class::Reassociating, Class::RoundingChanging].into(),
+            budget: None,
+            limits: Limits::default(),
+            limit_rewrites: None,
+            stop_after: None,
+        }
+    }
+}
+
+/// A pass.
+pub struct Pass {
+    /// Name.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub doc: &'static str,
+    /// Whether a second run of the pass right after the first changes nothing, or why it may.
+    pub repeat: Repeat,
+    run: fn(Program, &Options) -> Result<Program, PassError>,
+}
+
+/// What a second run of a pass does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    /// Nothing.
+    Nothing,
+    /// Something, for the reason given.
+    Other(&'static str),
+}
+
+/// The passes in the order they run.
+pub const PASSES: &[Pass] = &[
+    Pass {
+        name: "clean",
+        doc: "makes equal pure ops of a block one and drops those nobody uses",
+        repeat: Repeat::Nothing,
+        run: clean::run,
+    },
+    Pass {
+        name: "rewrite",
+        doc: "saturates every region with the rules, chooses the cheapest term, derives weights within the budget",
+        repeat: Repeat::Other("the chosen term is a new starting point, and saturation is limited"),
+        run: rewrite::run,
+    },
+    Pass {
+        name: "group",
+        doc: "joins derived tables whose rows are always taken by the same index into one wider table",
+        repeat: Repeat::Nothing,
+        run: group::run,
+    },
+    Pass { name: "tidy", doc: "cleans up what the passes before left", repeat: Repeat::Nothing, run: clean::run },
+];
+
+/// Why passes stopped. Every case is a bug of the compiler, except an unknown name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PassError {
+    /// There is no pass of that name.
+    Unknown(String),
+    /// The module given to the first pass, or the result of the named pass, breaks rules of the IR.
+    Invalid {
+        /// The pass; empty for the input.
+        pass: &'static str,
+        /// The violations.
+        errors: Vec<String>,
+    },
+    /// A pass met something that cannot be.
+    Internal(String),
+}
+
+impl std::fmt::Display for PassError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PassError::Unknown(name) => write!(f, "there is no pass `{name}`"),
+            PassError::Invalid { pass: "", errors } => write!(f, "the module is not valid: {}", errors.join("; ")),
+            PassError::Invalid { pass, errors } => {
+                write!(f, "pass `{pass}` made an invalid module: {}", errors.join("; "))
+            }
+            PassError::Internal(why) => f.write_str(why),
+        }
+    }
+}
+
+impl std::error::Error for PassError {}
+
+/// A pass that ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Its name.
+    pub pass: &'static str,
+    /// [`structural_hash`] before.
+    pub before: u64,
+    /// And after.
+    pub after: u64,
+    /// Ops before and after.
+    pub ops: (usize, usize),
+}
+
+/// Runs the passes on a module; `observe` sees the program after each.
+///
+/// # Errors
+/// See [`PassError`].
+pub fn run(module: Module, options: &Options, observe: &mut dyn FnMut(&Ran, &Program)) -> Result<Program, PassError> {
+    if let Some(name) = options.stop_after.as_ref().filter(|n| !PASSES.iter().any(|p| p.name == n.as_str())) {
+        return Err(PassError::Unknown(name.clone()));
+    }
+    let load = Module { funcs: Vec::new(), states: Vec::new(), ..module.clone() };
+    let mut program = Program { module, load, derived: Vec::new(), regions: Vec::new() };
+    check("", &program)?;
+    for pass in PASSES {
+        let (before, ops) = (structural_hash(&program), count(&program.module));
+        program = (pass.run)(program, options)?;
+        program.module = canonical(&program.module);
+        program.load = canonical(&program.load);
+        check(pass.name, &program)?;
+        let ran = Ran { pass: pass.name, before, after: structural_hash(&program), ops: (ops, count(&program.module)) };
+        observe(&ran, &program);
+        if options.stop_after.as_deref() == Some(pass.name) {
+            break;
+        }
+    }
+    Ok(program)
+}
+
+/// Runs one pass by name on a program, without the others.
+///
+/// # Errors
+/// See [`PassError`].
+pub fn run_one(name: &str, program: Program, options: &Options) -> Result<Program, PassError> {
+    let pass = PASSES.iter().find(|p| p.name == name).ok_or_else(|| PassError::Unknown(name.to_owned()))?;
+    let mut program = (pass.run)(program, options)?;
+    program.module = canonical(&program.module);
+    program.load = canonical(&program.load);
+    check(pass.name, &program)?;
+    Ok(program)
+}
+
+fn check(pass: &'static str, program: &Program) -> Result<(), PassError> {
+    let errors: Vec<String> =
+        [&program.module, &program.load].into_iter().flat_map(verify::verify).map(|e| e.to_string()).collect();
+    if errors.is_empty() { Ok(()) } else { Err(PassError::Invalid { pass, errors }) }
+}
+
+fn count(module: &Module) -> usize {
+    module.funcs.iter().map(|f| f.ops.len()).sum()
+}
+
+/// FNV-1a over the canonical text of the module and of what is computed before it: the same for the same structure on
+/// every machine.
+pub fn structural_hash(program: &Program) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325u64;
+    for module in [&program.module, &program.load] {
+        for byte in text::print(&canonical(module)).bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    hash
+}

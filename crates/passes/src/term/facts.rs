@@ -1,0 +1,158 @@
+//! What is known of the value of a class. Facts are about the value in real arithmetic, so members of a class must agree;
+//! a contradiction is kept in the analysis and ends saturation with an error.
+
+use super::{Head, Term};
+use egg::{DidMerge, EGraph, Id};
+use spinec_ir::ir::Attr;
+use spinec_ir::ops::Opcode;
+use spinec_ir::ty::{DType, TensorType, Type};
+
+/// Sign of every element, in real arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Sign {
+    /// Not known.
+    Any,
+    /// At least zero.
+    NonNegative,
+    /// Above zero.
+    Positive,
+}
+
+/// Facts of a class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Types of the results; one, unless the node is an op with several.
+    pub types: Vec<Type>,
+    /// The value depends on weights and constants only and has constant extents.
+    pub fixed: bool,
+    /// The widest dtype among the weights it depends on; `None` if there are none.
+    pub source: Option<DType>,
+    /// Sign of every element.
+    pub sign: Sign,
+}
+
+impl Facts {
+    /// The type of a class with one result that is a tensor.
+    pub fn tensor(&self) -> Option<&TensorType> {
+        match self.types.as_slice() {
+            [Type::Tensor(t)] => Some(t),
+            _ => None,
+        }
+    }
+
+    /// True if the value could be computed once, from weights.
+    pub fn weight_only(&self) -> bool {
+        self.fixed && self.source.is_some()
+    }
+}
+
+/// The analysis: types of what terms refer to, and the first contradiction.
+#[derive(Clone, Debug, Default)]
+pub struct Analysis {
+    /// Types of the leaves.
+    pub leaves: Vec<Type>,
+    /// Types of the module's weights.
+    pub weights: Vec<TensorType>,
+    /// Two unequal facts of one class, as found first.
+    pub contradiction: Option<String>,
+}
+
+impl egg::Analysis<Term> for Analysis {
+    type Data = Facts;
+
+    fn make(eg: &mut EGraph<Term, Self>, node: &Term, _id: Id) -> Facts {
+        make(eg, node)
+    }
+
+    fn merge(&mut self, a: &mut Facts, b: Facts) -> DidMerge {
+        let old = a.clone();
+        if a.types != b.types && self.contradiction.is_none() {
+            self.contradiction =
+                Some(format!("a class would have types {:?} and {:?}", show(&a.types), show(&b.types)));
+        }
+        a.fixed |= b.fixed;
+        a.source = match (a.source, b.source) {
+            (Some(x), Some(y)) => Some(widest(x, y)),
+            // A form that needs no weight at all shows that the value does not depend on one.
+            _ => None,
+        };
+        a.sign = a.sign.max(b.sign);
+        DidMerge(*a != old, *a != b)
+    }
+}
+
+fn show(types: &[Type]) -> Vec<String> {
+    types.iter().map(ToString::to_string).collect()
+}
+
+/// The wider of two float dtypes; other dtypes lose against floats.
+fn widest(a: DType, b: DType) -> DType {
+    a.promote(b).unwrap_or(if a.is_float() { a } else { b })
+}
+
+fn make(eg: &EGraph<Term, Analysis>, node: &Term) -> Facts {
+    let kids: Vec<&Facts> = node.children.iter().map(|c| &eg[*c].data).collect();
+    let types = types(eg, node, &kids);
+    let constant = types.iter().all(|t| t.tensor().is_some_and(|t| t.dims.iter().all(|d| d.as_const().is_some())));
+    let mut source = kids.iter().filter_map(|k| k.source).reduce(widest);
+    if node.head == Head::Op(Opcode::Weight) {
+        source = types[0].tensor().map(|t| t.dtype);
+    }
+    Facts {
+        fixed: !matches!(node.head, Head::Leaf(_)) && constant && kids.iter().all(|k| k.fixed),
+        sign: sign(eg, node, &kids),
+        types,
+        source,
+    }
+}
+
+/// Nodes are added through [`super::Graph`], which types them first.
+fn types(eg: &EGraph<Term, Analysis>, node: &Term, kids: &[&Facts]) -> Vec<Type> {
+    match node.head {
+        Head::Leaf(n) => vec![eg.analysis.leaves[n as usize].clone()],
+        Head::Proj(i) => vec![kids[0].types[i as usize].clone()],
+        Head::Op(Opcode::Weight) => {
+            let n = node.int("weight").and_then(|n| usize::try_from(n).ok()).expect("the IR was verified");
+            vec![eg.analysis.weights[n].clone().into()]
+        }
+        Head::Op(code) => {
+            let kids: Vec<&Type> = kids.iter().map(|k| &k.types[0]).collect();
+            code.infer(&kids, node.key.attrs()).expect("the graph types a node before it is added")
+        }
+    }
+}
+
+fn sign(eg: &EGraph<Term, Analysis>, node: &Term, kids: &[&Facts]) -> Sign {
+    use Opcode::*;
+    use Sign::*;
+    let s = |i: usize| kids[i].sign;
+    let Head::Op(code) = node.head else { return Any };
+    match code {
+        Const => match node.key.attrs().get("value") {
+            Some(Attr::Float(v)) if *v > 0.0 => Positive,
+            Some(Attr::Float(v)) if *v == 0.0 => NonNegative,
+            _ => Any,
+        },
+        Exp | Sigmoid => Positive,
+        Abs | Relu | Softplus | Rms | Norm2 => NonNegative,
+        Sqrt | Cast | Reshape | Transpose | Broadcast | Slice | Fill | Sum | Mean | ReduceMax | ReduceMin => s(0),
+        Rsqrt if s(0) == Positive => Positive,
+        Add if s(0).min(s(1)) >= NonNegative => s(0).max(s(1)),
+        Mul if eg.find(node.children[0]) == eg.find(node.children[1]) => s(0).max(NonNegative),
+        Mul | Minimum => s(0).min(s(1)),
+        Div if s(1) == Positive => s(0),
+        Maximum => s(0).max(s(1)),
+        Einsum if node.children.len() == 2 && eg.find(node.children[0]) == eg.find(node.children[1]) => {
+            let same = match node.key.attrs().get("spec") {
+                Some(Attr::Str(spec)) => spec
+                    .split("->")
+                    .next()
+                    .and_then(|l| l.split_once(','))
+                    .is_some_and(|(a, b)| a.split_whitespace().eq(b.split_whitespace())),
+                _ => false,
+            };
+            if same { NonNegative } else { Any }
+        }
+        _ => Any,
+    }
+}

@@ -1,0 +1,125 @@
+//! The e-graph with typed construction. Constructors of views fold at once, so that a rule and its inverse meet in the same
+//! term and saturation ends.
+
+use super::{Analysis, Facts, Head, Key, Term};
+use egg::{EGraph, Id};
+use spinec_ir::ir::{Attr, Attrs};
+use spinec_ir::ops::Opcode;
+use spinec_ir::ty::{DType, Dim, TensorType, Type};
+
+/// An e-graph over terms.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    /// The classes.
+    pub eg: EGraph<Term, Analysis>,
+}
+
+impl Graph {
+    /// An empty graph over leaves and weights of the given types.
+    pub fn new(leaves: Vec<Type>, weights: Vec<TensorType>) -> Graph {
+        Graph { eg: EGraph::new(Analysis { leaves, weights, contradiction: None }) }
+    }
+
+    /// Facts of a class.
+    pub fn facts(&self, id: Id) -> &Facts {
+        &self.eg[id].data
+    }
+
+    /// Type of a class that is one tensor.
+    pub fn ty(&self, id: Id) -> Option<&TensorType> {
+        self.facts(id).tensor()
+    }
+
+    /// The nodes of a class with an opcode, in order.
+    pub fn defs(&self, id: Id, code: Opcode) -> Vec<Term> {
+        let mut out: Vec<Term> = self.eg[id].nodes.iter().filter(|n| n.head == Head::Op(code)).cloned().collect();
+        out.sort();
+        out
+    }
+
+    /// A leaf.
+    pub fn leaf(&mut self, n: u32) -> Id {
+        self.eg.add(Term { head: Head::Leaf(n), key: Key::new(Attrs::new()), children: vec![] })
+    }
+
+    /// One result of an op with several.
+    pub fn proj(&mut self, tuple: Id, i: u32) -> Id {
+        self.eg.add(Term { head: Head::Proj(i), key: Key::new(Attrs::new()), children: vec![tuple] })
+    }
+
+    /// An op; `None` if it does not take these operands.
+    pub fn op(&mut self, code: Opcode, children: &[Id], attrs: Attrs) -> Option<Id> {
+        if code != Opcode::Weight {
+            let types: Vec<&Type> = children
+                .iter()
+                .map(|c| match self.facts(*c).types.as_slice() {
+                    [t] => Some(t),
+                    _ => None,
+                })
+                .collect::<Option<_>>()?;
+            code.infer(&types, &attrs).ok()?;
+        }
+        Some(self.eg.add(Term { head: Head::Op(code), key: Key::new(attrs), children: children.to_vec() }))
+    }
+
+    /// A binary elementwise op.
+    pub fn binary(&mut self, code: Opcode, a: Id, b: Id) -> Option<Id> {
+        self.op(code, &[a, b], Attrs::new())
+    }
+
+    /// A scalar.
+    pub fn scalar(&mut self, value: f64, dtype: DType) -> Option<Id> {
+        self.op(Opcode::Const, &[], Attrs::from([("value", Attr::Float(value)), ("dtype", Attr::DType(dtype))]))
+    }
+
+    /// `x` in another dtype, itself if it has it. A widening below is skipped.
+    pub fn cast(&mut self, x: Id, dtype: DType) -> Option<Id> {
+        if self.ty(x)?.dtype == dtype {
+            return Some(x);
+        }
+        for inner in self.defs(x, Opcode::Cast) {
+            let (from, via) = (self.ty(inner.children[0])?.dtype, self.ty(x)?.dtype);
+            if widens(from, via) {
+                return self.cast(inner.children[0], dtype);
+            }
+        }
+        self.op(Opcode::Cast, &[x], Attrs::from([("dtype", Attr::DType(dtype))]))
+    }
+
+    /// `x` under other dims, itself if it has them. A reshape below is skipped.
+    pub fn reshape(&mut self, x: Id, dims: Vec<Dim>) -> Option<Id> {
+        if self.ty(x)?.dims == dims {
+            return Some(x);
+        }
+        if let Some(inner) = self.defs(x, Opcode::Reshape).first() {
+            return self.reshape(inner.children[0], dims);
+        }
+        self.op(Opcode::Reshape, &[x], Attrs::from([("dims", Attr::Dims(dims))]))
+    }
+
+    /// `x` with axes permuted, itself if they are not. A transpose below is folded in.
+    pub fn transpose(&mut self, x: Id, axes: &[usize]) -> Option<Id> {
+        if axes.iter().enumerate().all(|(i, a)| i == *a) {
+            return Some(x);
+        }
+        if let Some(inner) = self.defs(x, Opcode::Transpose).first()
+            && let Some(Attr::Ints(below)) = inner.key.attrs().get("axes")
+        {
+            let axes: Option<Vec<usize>> = axes.iter().map(|a| usize::try_from(*below.get(*a)?).ok()).collect();
+            return self.transpose(inner.children[0], &axes?);
+        }
+        let axes = axes.iter().map(|a| *a as i64).collect();
+        self.op(Opcode::Transpose, &[x], Attrs::from([("axes", Attr::Ints(axes))]))
+    }
+
+    /// `x` times the transpose of `w`, in the promoted dtype.
+    pub fn linear(&mut self, x: Id, w: Id, acc: DType) -> Option<Id> {
+        self.op(Opcode::Linear, &[x, w], Attrs::from([("acc", Attr::DType(acc))]))
+    }
+}
+
+/// True if every value of `from` is one of `to`.
+pub fn widens(from: DType, to: DType) -> bool {
+    use DType::*;
+    from == to || matches!((from, to), (BF16 | F16, F32 | F64) | (F32, F64) | (I32 | U8, F64) | (U8, F32 | I32))
+}

@@ -1,0 +1,8 @@
+//! What the interpreter checks while it runs: findings, happens-before clocks and shadow memory.
+
+pub(crate) mod clock;
+mod finding;
+pub(crate) mod shadow;
+
+pub use finding::{Finding, FindingKind, Severity};
+pub(crate) use finding::{Findings, Raw};

@@ -1,0 +1,19 @@
+//! Lane functions, by opcode text.
+
+mod compare;
+mod convert;
+mod float;
+mod half;
+mod int;
+mod logic;
+
+use super::regs::Alu;
+
+pub(crate) use compare::{CmpOp, set_predicate, test_property};
+pub(crate) use convert::{Convert, Num, convert, extend, parse_convert};
+pub(crate) use logic::{carry, logic_predicate, lookup_special, move_pack, select};
+
+/// The lane function of an opcode with all its modifiers, if it is a plain one.
+pub(crate) fn lookup(op: &str) -> Option<&'static Alu> {
+    int::lookup(op).or_else(|| float::lookup(op)).or_else(|| half::lookup(op)).or_else(|| convert::lookup(op))
+}

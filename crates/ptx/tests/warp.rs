@@ -1,0 +1,550 @@
+//! Operations of whole warps against statements of their own: fragments written out from the ISA's tables, matrix
+//! products over small integers that are exact in every type, shuffles, votes and atomics lane by lane.
+
+// Layout formulas stay as close to the ISA's text as they can.
+#![allow(clippy::precedence, clippy::needless_range_loop, clippy::manual_is_multiple_of)]
+#![allow(clippy::format_in_format_args, clippy::type_complexity)]
+
+mod common;
+
+use common::Rng;
+use spinec_ptx::{Access, Launch, Memory, Program, Report, parse};
+
+/// Runs `body` with 32 lanes times `warps`; `%d1` addresses this lane's 64-bit slots of `input`, `%d2` those of the output.
+fn run(declare: &str, body: &str, warps: usize, input: &[Vec<u64>], outputs: usize) -> (Vec<Vec<u64>>, Report) {
+    let (lanes, width) = (32 * warps, input[0].len() * 8);
+    let ptx = format!(
+        ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 in, .param .u64 out) {{\n\
+         .reg .pred %p<9>; .reg .b16 %h<40>; .reg .b32 %r<200>; .reg .b64 %d<60>; .reg .f32 %f<140>;\n{declare}\n\
+         mov.u32 %r0, %tid.x; ld.param.u64 %d0, [in]; mad.wide.u32 %d1, %r0, {width}, %d0;\n\
+         ld.param.u64 %d0, [out]; mad.wide.u32 %d2, %r0, {}, %d0;\n{body}\nret;\n}}",
+        8 * outputs
+    );
+    let module = parse(&ptx).unwrap_or_else(|e| panic!("{e}\n{ptx}"));
+    let p = Program::load(&module, "k").unwrap_or_else(|e| panic!("{}\n{ptx}", e[0]));
+    let bytes: Vec<u8> = input.iter().flatten().flat_map(|v| v.to_le_bytes()).collect();
+    let mut m = Memory::new();
+    let i = m.add("in", &bytes, Access::In);
+    let o = m.add_output("out", 8 * outputs * lanes);
+    let report = p.run(&m, &Launch::new([1; 3], [lanes as u32, 1, 1]).arg(i).arg(o)).expect("launches");
+    let words: Vec<u64> =
+        m.bytes(o).chunks_exact(8).map(|c| u64::from_le_bytes(c.try_into().expect("eight bytes"))).collect();
+    (words.chunks(outputs).map(<[u64]>::to_vec).collect(), report)
+}
+
+fn clean(r: &Report) {
+    assert!(r.is_clean(), "{:?}", r.findings);
+}
+
+/// A matrix element type: bits, and the code of a small integer.
+struct Elem {
+    name: &'static str,
+    bits: usize,
+    code: fn(i32) -> u32,
+}
+
+fn e4m3(v: i32) -> u32 {
+    // Integers up to 8 have exact codes: exponent bias 7, three fraction bits.
+    let (s, a) = (u32::from(v < 0) << 7, v.unsigned_abs());
+    if a == 0 { s } else { s | (a.ilog2() + 7) << 3 | (a << (3 - a.ilog2().min(3))) & 7 }
+}
+
+fn e5m2(v: i32) -> u32 {
+    let (s, a) = (u32::from(v < 0) << 7, v.unsigned_abs());
+    // Only two fraction bits: values up to 4 are exact.
+    if a == 0 { s } else { s | (a.ilog2() + 15) << 2 | (a << (2 - a.ilog2().min(2))) & 3 }
+}
+
+const F16: Elem = Elem { name: "f16", bits: 16, code: |v| u32::from(half::f16::from_f32(v as f32).to_bits()) };
+const BF16: Elem = Elem { name: "bf16", bits: 16, code: |v| u32::from(half::bf16::from_f32(v as f32).to_bits()) };
+const TF32: Elem = Elem { name: "tf32", bits: 32, code: |v| (v as f32).to_bits() };
+const E4M3: Elem = Elem { name: "e4m3", bits: 8, code: e4m3 };
+const E5M2: Elem = Elem { name: "e5m2", bits: 8, code: e5m2 };
+const S8: Elem = Elem { name: "s8", bits: 8, code: |v| v as u8 as u32 };
+const U8: Elem = Elem { name: "u8", bits: 8, code: |v| v.unsigned_abs() };
+
+/// Row and column of element `i` of A's fragment in `lane`, from the tables of the ISA (m16n8k*).
+fn a_place(bits: usize, lane: usize, i: usize) -> (usize, usize) {
+    let (group, t) = (lane / 4, lane % 4);
+    match bits {
+        // "row = groupID for ai where 0 <= i < 2 || 4 <= i < 6; groupID + 8 otherwise;
+        //  col = (threadID_in_group * 2) + (i & 1) for i < 4, + 8 for i >= 4"
+        16 => (if i % 4 < 2 { group } else { group + 8 }, t * 2 + (i & 1) + if i < 4 { 0 } else { 8 }),
+        // tf32: a0 (g, t), a1 (g + 8, t), a2 (g, t + 4), a3 (g + 8, t + 4)
+        32 => (if i % 2 == 0 { group } else { group + 8 }, t + if i < 2 { 0 } else { 4 }),
+        // "row = groupID for 0 <= i < 4 || 8 <= i < 12; col = (threadID_in_group * 4) + (i & 3) for i < 8, + 16 beyond"
+        _ => (if i % 8 < 4 { group } else { group + 8 }, t * 4 + (i & 3) + if i < 8 { 0 } else { 16 }),
+    }
+}
+
+/// Row (k) and column (n) of element `i` of B's fragment.
+fn b_place(bits: usize, lane: usize, i: usize) -> (usize, usize) {
+    let (group, t) = (lane / 4, lane % 4);
+    match bits {
+        16 => (t * 2 + (i & 1) + if i < 2 { 0 } else { 8 }, group),
+        32 => (t + if i < 1 { 0 } else { 4 }, group),
+        _ => (t * 4 + (i & 3) + if i < 4 { 0 } else { 16 }, group),
+    }
+}
+
+fn pack(bits: usize, codes: &[u32]) -> Vec<u64> {
+    codes.chunks(32 / bits).map(|c| c.iter().enumerate().fold(0, |w, (k, v)| w | u64::from(*v) << (bits * k))).collect()
+}
+
+fn small(r: &mut Rng, unsigned: bool, limit: u64) -> i32 {
+    let v = r.below(2 * limit + 1) as i32 - limit as i32;
+    if unsigned { v.abs() } else { v }
+}
+
+fn names(prefix: &str, range: std::ops::Range<usize>) -> String {
+    let list: Vec<String> = range.map(|k| format!("%{prefix}{k}")).collect();
+    format!("{{{}}}", list.join(","))
+}
+
+fn loads(first: usize, count: usize) -> String {
+    (0..count).map(|k| format!("ld.global.b32 %r{}, [%d1+{}];\n", first + k, 8 * k)).collect()
+}
+
+fn mma(shape_k: usize, a: &Elem, b: &Elem, acc: &str) {
+    let mut r = Rng(shape_k as u64 * 31 + a.bits as u64);
+    let limit = if a.name == "e5m2" || b.name == "e5m2" { 4 } else { 7 };
+    let am: Vec<Vec<i32>> =
+        (0..16).map(|_| (0..shape_k).map(|_| small(&mut r, a.name == "u8", limit)).collect()).collect();
+    let bm: Vec<Vec<i32>> =
+        (0..shape_k).map(|_| (0..8).map(|_| small(&mut r, b.name == "u8", limit)).collect()).collect();
+    let cm: Vec<Vec<i32>> = (0..16).map(|_| (0..8).map(|_| small(&mut r, false, 50)).collect()).collect();
+    let (na, nb) = (16 * shape_k / 32, 8 * shape_k / 32);
+    let input: Vec<Vec<u64>> = (0..32)
+        .map(|lane| {
+            let fa: Vec<u32> = (0..na).map(|i| a_place(a.bits, lane, i)).map(|(x, y)| (a.code)(am[x][y])).collect();
+            let fb: Vec<u32> = (0..nb).map(|i| b_place(b.bits, lane, i)).map(|(x, y)| (b.code)(bm[x][y])).collect();
+            let fc: Vec<i32> = (0..4).map(|i| cm[lane / 4 + 8 * (i / 2)][2 * (lane % 4) + i % 2]).collect();
+            let mut words = pack(a.bits, &fa);
+            words.extend(pack(b.bits, &fb));
+            match acc {
+                "f32" => words.extend(fc.iter().map(|v| u64::from((*v as f32).to_bits()))),
+                "s32" => words.extend(fc.iter().map(|v| u64::from(*v as u32))),
+                _ => words.extend(pack(16, &fc.iter().map(|v| (F16.code)(*v)).collect::<Vec<_>>())),
+            }
+            words
+        })
+        .collect();
+    let (wa, wb, wc) = (na * a.bits / 32, nb * b.bits / 32, if acc == "f16" { 2 } else { 4 });
+    let (first_b, first_c) = (10 + wa, 10 + wa + wb);
+    let prefix = if acc == "f32" { "f" } else { "r" };
+    let mut body = loads(10, wa + wb + wc);
+    if acc == "f32" {
+        body += &(0..4).map(|k| format!("mov.b32 %f{}, %r{};\n", 20 + k, first_c + k)).collect::<String>();
+    }
+    let (c, d) = if acc == "f32" { (20, 30) } else { (first_c, 60) };
+    body += &format!(
+        "mma.sync.aligned.m16n8k{shape_k}.row.col.{acc}.{}.{}.{acc} {}, {}, {}, {};\n",
+        a.name,
+        b.name,
+        names(prefix, d..d + wc),
+        names("r", 10..first_b),
+        names("r", first_b..first_c),
+        names(prefix, c..c + wc),
+    );
+    body += &(0..wc).map(|k| format!("st.global.b32 [%d2+{}], %{prefix}{};\n", 8 * k, d + k)).collect::<String>();
+    // The output slots hold 32-bit values; the upper halves are written too so that every byte has a value.
+    body += &(0..wc).map(|k| format!("st.global.b32 [%d2+{}], 0;\n", 8 * k + 4)).collect::<String>();
+    let (out, report) = run("", &body, 1, &input, wc);
+    clean(&report);
+    for (lane, words) in out.iter().enumerate() {
+        for i in 0..4 {
+            let (row, col) = (lane / 4 + 8 * (i / 2), 2 * (lane % 4) + i % 2);
+            let want = cm[row][col] + (0..shape_k).map(|k| am[row][k] * bm[k][col]).sum::<i32>();
+            let got = match acc {
+                "f32" => f32::from_bits(words[i] as u32) as i32,
+                "s32" => words[i] as i32,
+                _ => half::f16::from_bits((words[i / 2] >> (16 * (i % 2))) as u16).to_f32() as i32,
+            };
+            assert_eq!(got, want, "k{shape_k} {} {} {acc} lane {lane} element {i}", a.name, b.name);
+        }
+    }
+}
+
+#[test]
+fn matrix_products_in_every_type() {
+    for (k, a, b, acc) in [
+        (16, &BF16, &BF16, "f32"),
+        (8, &BF16, &BF16, "f32"),
+        (16, &F16, &F16, "f32"),
+        (8, &F16, &F16, "f32"),
+        (16, &F16, &F16, "f16"),
+        (8, &F16, &F16, "f16"),
+        (8, &TF32, &TF32, "f32"),
+        (4, &TF32, &TF32, "f32"),
+        (32, &E4M3, &E4M3, "f32"),
+        (32, &E4M3, &E5M2, "f32"),
+        (32, &E5M2, &E5M2, "f16"),
+        (16, &E4M3, &E4M3, "f32"),
+        (32, &S8, &S8, "s32"),
+        (32, &U8, &S8, "s32"),
+        (16, &S8, &U8, "s32"),
+    ] {
+        mma(k, a, b, acc);
+    }
+}
+
+#[test]
+fn double_precision_product() {
+    let mut r = Rng(3);
+    let mut v = || (r.below(19) as f64) - 9.0;
+    let a: Vec<Vec<f64>> = (0..8).map(|_| (0..4).map(|_| v()).collect()).collect();
+    let b: Vec<Vec<f64>> = (0..4).map(|_| (0..8).map(|_| v()).collect()).collect();
+    let input: Vec<Vec<u64>> =
+        (0..32).map(|l| [a[l / 4][l % 4], b[l % 4][l / 4], 1.0, 2.0].iter().map(|x| x.to_bits()).collect()).collect();
+    let body = "ld.global.b64 %d3, [%d1]; ld.global.b64 %d4, [%d1+8]; ld.global.b64 %d5, [%d1+16]; ld.global.b64 %d6, [%d1+24];\n\
+        mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%d7,%d8}, {%d3}, {%d4}, {%d5,%d6};\n\
+        st.global.b64 [%d2], %d7; st.global.b64 [%d2+8], %d8;";
+    let (out, report) = run("", body, 1, &input, 2);
+    clean(&report);
+    for (l, words) in out.iter().enumerate() {
+        for (i, w) in words.iter().enumerate() {
+            let col = 2 * (l % 4) + i;
+            let want = (1 + i) as f64 + (0..4).map(|k| a[l / 4][k] * b[k][col]).sum::<f64>();
+            assert_eq!(f64::from_bits(*w), want);
+        }
+    }
+}
+
+#[test]
+fn integer_products_wrap_or_saturate() {
+    let ones = |v: u64| vec![v; 6];
+    for (sat, want) in [("", (i32::MAX as u32).wrapping_add(32 * 127 * 127)), (".satfinite", i32::MAX as u32)] {
+        let input: Vec<Vec<u64>> = (0..32).map(|_| ones(0x7f7f_7f7f)).collect();
+        let body = format!(
+            "{}mov.b32 %r20, {};\nmma.sync.aligned.m16n8k32.row.col{sat}.s32.s8.s8.s32 {{%r30,%r31,%r32,%r33}}, \
+             {{%r10,%r11,%r12,%r13}}, {{%r14,%r15}}, {{%r20,%r20,%r20,%r20}};\ncvt.u64.u32 %d3, %r33; st.global.b64 [%d2], %d3;",
+            loads(10, 6),
+            i32::MAX
+        );
+        let (out, report) = run("", &body, 1, &input, 1);
+        clean(&report);
+        assert!(out.iter().all(|w| w[0] == u64::from(want)), "{sat}");
+    }
+}
+
+#[test]
+fn matrix_loads_and_stores() {
+    // Element (r, c) of matrix m is 100 m + 10 r + c, stored by plain stores; rows are found by lane as the ISA says.
+    for (count, trans) in [(1, false), (2, true), (4, false), (4, true)] {
+        let t = if trans { ".trans" } else { "" };
+        let regs = names("r", 40..40 + count);
+        let fill: String = (0..8)
+            .map(|c| format!("add.u32 %r5, %r4, {c}; cvt.u16.u32 %h1, %r5; st.shared.u16 [%r3+{}], %h1;\n", 2 * c))
+            .collect();
+        // Lane l fills row l % 8 of matrix l / 8.
+        let body = format!(
+            "shl.b32 %r3, %r0, 4; mov.u32 %r1, tile; add.u32 %r3, %r3, %r1;\n\
+             shr.u32 %r4, %r0, 3; mul.lo.u32 %r4, %r4, 100; and.b32 %r5, %r0, 7; mad.lo.u32 %r4, %r5, 10, %r4;\n{fill}\
+             bar.warp.sync -1;\nldmatrix.sync.aligned.m8n8.x{count}{t}.shared.b16 {regs}, [%r3];\n{}\
+             mov.u32 %r1, back; shl.b32 %r6, %r0, 4; add.u32 %r6, %r6, %r1;\n\
+             stmatrix.sync.aligned.m8n8.x{count}{t}.shared.b16 [%r6], {regs};\nbar.warp.sync -1;\n{}",
+            (0..count)
+                .map(|k| format!("cvt.u64.u32 %d3, %r{}; st.global.b64 [%d2+{}], %d3;\n", 40 + k, 8 * k))
+                .collect::<String>(),
+            // Stored the way it was loaded, every row comes back; lanes past the matrices have none.
+            format!(
+                "mov.b64 %d4, 0; setp.lt.u32 %p1, %r0, {}; @%p1 ld.shared.b64 %d4, [%r6]; st.global.b64 [%d2+{}], %d4;",
+                8 * count,
+                8 * count
+            ),
+        );
+        let declare = ".shared .align 16 .b8 tile[512]; .shared .align 16 .b8 back[512];";
+        let (out, report) = run(declare, &body, 1, &vec![vec![0]; 32], count + 1);
+        clean(&report);
+        for (l, words) in out.iter().enumerate() {
+            for (m, w) in words[..count].iter().enumerate() {
+                let (r, c) = (l / 4, 2 * (l % 4));
+                let at = |r: usize, c: usize| (100 * m + if trans { 10 * c + r } else { 10 * r + c }) as u64;
+                assert_eq!(*w, at(r, c) | at(r, c + 1) << 16, "x{count}{t} lane {l}");
+            }
+            if l < 8 * count {
+                let row = (0..4).fold(0, |v, c| v | ((100 * (l / 8) + 10 * (l % 8) + c) as u64) << (16 * c));
+                assert_eq!(words[count], row, "x{count}{t} row {l} back");
+            }
+        }
+    }
+    let body = "mul.lo.u32 %r1, %r0, 0x20002; add.u32 %r1, %r1, 0x10000; \
+                movmatrix.sync.aligned.m8n8.trans.b16 %r2, %r1; cvt.u64.u32 %d3, %r2; st.global.b64 [%d2], %d3;";
+    let (out, report) = run("", body, 1, &vec![vec![0]; 32], 1);
+    clean(&report);
+    // Elements are numbered by row: lane l holds 2 l and 2 l + 1, which are row l / 4, columns 2 (l % 4) and next.
+    for (l, w) in out.iter().enumerate() {
+        let at = |r: usize, c: usize| (8 * c + r) as u64;
+        assert_eq!(w[0], at(l / 4, 2 * (l % 4)) | at(l / 4, 2 * (l % 4) + 1) << 16);
+    }
+}
+
+#[test]
+fn shuffles() {
+    let mut r = Rng(17);
+    for mode in ["up", "down", "bfly", "idx"] {
+        for (distance, width) in [(1u32, 32u32), (3, 8), (16, 32), (5, 16), (31, 32)] {
+            // As the CUDA headers set it: segment mask above, clamp below (zero when shifting up).
+            let clamp = (32 - width) << 8 | if mode == "up" { 0 } else { 31 };
+            let input: Vec<Vec<u64>> = (0..32).map(|_| vec![r.next() & 0xffff_ffff]).collect();
+            let body = format!(
+                "ld.global.b32 %r1, [%d1]; shfl.sync.{mode}.b32 %r2|%p1, %r1, {distance}, {clamp}, -1;\n\
+                 cvt.u64.u32 %d3, %r2; st.global.b64 [%d2], %d3; selp.b64 %d3, 1, 0, %p1; st.global.b64 [%d2+8], %d3;"
+            );
+            let (out, report) = run("", &body, 1, &input, 2);
+            clean(&report);
+            for l in 0..32i64 {
+                let (d, w) = (i64::from(distance), i64::from(width));
+                let first = l / w * w;
+                let from = match mode {
+                    "up" => l - d,
+                    "down" => l + d,
+                    "bfly" => l ^ d,
+                    _ => first + d % w,
+                };
+                let inside = from >= first && from < first + w;
+                // A butterfly may leave its segment downwards; only the upper bound is checked.
+                let ok = if mode == "bfly" { from < first + w } else { inside };
+                let source = if ok { from } else { l } as usize;
+                assert_eq!(out[l as usize], [input[source][0], u64::from(ok)], "{mode} {distance} {width} lane {l}");
+            }
+        }
+    }
+}
+
+#[test]
+fn votes_and_reductions() {
+    let mut r = Rng(29);
+    let values: Vec<u32> = (0..32).map(|_| r.next() as u32 >> 3).collect();
+    let input: Vec<Vec<u64>> = values.iter().map(|v| vec![u64::from(*v % 5), u64::from(*v)]).collect();
+    let mask = 0x00ff_0ff3u32;
+    let body = format!(
+        "ld.global.b32 %r1, [%d1]; ld.global.b32 %r2, [%d1+8]; mov.b32 %r3, {mask}; mov.b32 %r4, 1; shl.b32 %r4, %r4, %r0;\n\
+         mov.b64 %d3, 0;\n and.b32 %r5, %r4, %r3; setp.eq.b32 %p1, %r5, 0; @%p1 bra OUT;\n\
+         setp.lt.u32 %p2, %r1, 2;\n\
+         vote.sync.ballot.b32 %r10, %p2, %r3; vote.sync.any.pred %p3, %p2, %r3; vote.sync.all.pred %p4, !%p2, %r3;\n\
+         match.any.sync.b32 %r11, %r1, %r3; match.all.sync.b32 %r12|%p5, %r3, %r3;\n\
+         redux.sync.add.u32 %r13, %r2, %r3; redux.sync.min.s32 %r14, %r2, %r3; redux.sync.xor.b32 %r15, %r2, %r3;\n\
+         elect.sync %r16|%p6, %r3; activemask.b32 %r17;\n\
+         selp.b32 %r18, 1, 0, %p3; selp.b32 %r19, 2, 0, %p4; or.b32 %r18, %r18, %r19; selp.b32 %r19, 4, 0, %p6; or.b32 %r18, %r18, %r19;\n{}\
+         OUT:\n",
+        (10..19)
+            .map(|k| format!("cvt.u64.u32 %d3, %r{k}; st.global.b64 [%d2+{}], %d3;\n", 8 * (k - 10)))
+            .collect::<String>()
+    );
+    let (out, report) = run("", &body, 1, &input, 9);
+    clean(&report);
+    let active: Vec<usize> = (0..32).filter(|l| mask >> l & 1 == 1).collect();
+    let bits = |f: &dyn Fn(usize) -> bool| active.iter().filter(|l| f(**l)).fold(0u32, |m, l| m | 1 << l);
+    let low = bits(&|l| values[l] % 5 < 2);
+    let sum = active.iter().fold(0u32, |a, l| a.wrapping_add(values[*l]));
+    let min = active.iter().map(|l| values[*l] as i32).min().expect("not empty") as u32;
+    let xor = active.iter().fold(0, |a, l| a ^ values[*l]);
+    for &l in &active {
+        let same = bits(&|j| values[j] % 5 == values[l] % 5);
+        let flags = u32::from(low != 0) | u32::from(low == 0) << 1 | u32::from(l == active[0]) << 2;
+        let want = [low, same, mask, sum, min, xor, active[0] as u32, mask, flags];
+        assert_eq!(out[l], want.map(u64::from), "lane {l}");
+    }
+}
+
+#[test]
+fn atomics_in_lane_order() {
+    // Each operation from 7 with operand lane + 3: the last lane's old value and the result in memory.
+    type Case = (&'static str, fn(u64, u64) -> u64);
+    let cases: [Case; 9] = [
+        ("add.u32", |a, b| (a + b) & 0xffff_ffff),
+        ("min.u32", u64::min),
+        ("max.u32", u64::max),
+        ("and.b32", |a, b| a & b),
+        ("or.b32", |a, b| a | b),
+        ("xor.b32", |a, b| a ^ b),
+        ("exch.b32", |_, b| b),
+        ("inc.u32", |a, b| if a >= b { 0 } else { a + 1 }),
+        ("dec.u32", |a, b| if a == 0 || a > b { b } else { a - 1 }),
+    ];
+    for (op, f) in cases {
+        let body = format!(
+            "mov.u32 %r1, word; mov.b32 %r2, 7; setp.ne.u32 %p1, %r0, 0; @!%p1 st.shared.b32 [%r1], %r2; bar.sync 0;\n\
+             add.u32 %r3, %r0, 3; atom.shared.{op} %r4, [%r1], %r3; bar.sync 0; ld.shared.b32 %r5, [%r1];\n\
+             cvt.u64.u32 %d3, %r4; st.global.b64 [%d2], %d3; cvt.u64.u32 %d3, %r5; st.global.b64 [%d2+8], %d3;"
+        );
+        let (out, report) = run(".shared .align 4 .b8 word[4];", &body, 1, &vec![vec![0]; 32], 2);
+        clean(&report);
+        let mut v = 7;
+        let mut olds = Vec::new();
+        for l in 0..32u64 {
+            olds.push(v);
+            v = f(v, l + 3);
+        }
+        assert!((0..32).all(|l| out[l] == [olds[l], v]), "{op}: {out:?}");
+    }
+    let body = "mov.u32 %r1, word; setp.ne.u32 %p1, %r0, 0; @!%p1 st.shared.b64 [%r1], 0; bar.sync 0;\n\
+        cvt.rn.f32.u32 %f1, %r0; red.shared.add.f32 [%r1], %f1; mov.b32 %r2, 0x3f803f80; red.shared.add.noftz.bf16x2 [%r1+4], %r2;\n\
+        bar.sync 0; ld.shared.b64 %d3, [%r1]; st.global.b64 [%d2], %d3;";
+    let (out, report) = run(".shared .align 8 .b8 word[8];", body, 1, &vec![vec![0]; 32], 1);
+    clean(&report);
+    assert_eq!(out[9][0], u64::from(496f32.to_bits()) | 0x4200_4200 << 32);
+}
+
+/// A wgmma of one warpgroup over operands that the kernel copies byte by byte from `in` to shared memory.
+fn wgmma(n: usize, a: &Elem, b: &Elem, acc: &str, swizzle: usize, trans: (bool, bool)) {
+    let k = 32 * 8 / a.bits;
+    let mut r = Rng((n + a.bits + swizzle) as u64);
+    let limit = if a.name == "e5m2" || b.name == "e5m2" { 4 } else { 5 };
+    let am: Vec<Vec<i32>> = (0..64).map(|_| (0..k).map(|_| small(&mut r, a.name == "u8", limit)).collect()).collect();
+    let bm: Vec<Vec<i32>> = (0..n).map(|_| (0..k).map(|_| small(&mut r, b.name == "u8", limit)).collect()).collect();
+    // Layouts of 16-byte units as in CUTLASS' canonical forms, in bytes: (offset, leading, stride) of element (mn, k).
+    // The swizzle then exchanges the 16-byte units of each row of `swizzle` bytes by the row's number.
+    let place = |mn: usize, kk: usize, bits: usize, rows: usize, transposed: bool| -> usize {
+        let size = bits / 8;
+        let flat = if transposed {
+            match swizzle {
+                0 => mn / 8 * 128 * 2 + kk / 8 * 128 + kk % 8 * 16 + mn % 8 * size,
+                w => {
+                    let per = w / size;
+                    mn / per * (w * 16) + kk / 8 * (w * 8) + kk % 8 * w + mn % per * size
+                }
+            }
+        } else {
+            match swizzle {
+                0 => mn / 8 * 128 + mn % 8 * 16 + kk * size / 16 * (rows * 16) + kk * size % 16,
+                w => mn / 8 * (8 * w) + mn % 8 * w + kk * size,
+            }
+        };
+        match swizzle {
+            128 => flat ^ (flat / 128 % 8) * 16,
+            64 => flat ^ (flat / 128 % 4) * 16,
+            32 => flat ^ (flat / 128 % 2) * 16,
+            _ => flat,
+        }
+    };
+    let strides = |rows: usize, transposed: bool| -> (usize, usize) {
+        match (transposed, swizzle) {
+            (false, 0) => (rows * 16, 128),
+            (false, w) => (16, 8 * w),
+            // Without a swizzle the roles exchange: the stride steps along MN, the leading dimension along K.
+            (true, 0) => (128, 256),
+            (true, w) => (w * 16, w * 8),
+        }
+    };
+    let build = |m: &[Vec<i32>], e: &Elem, transposed: bool| {
+        let mut image = vec![0u8; 16384];
+        for (i, row) in m.iter().enumerate() {
+            for (j, v) in row.iter().enumerate() {
+                let at = place(i, j, e.bits, m.len(), transposed);
+                let code = (e.code)(*v).to_le_bytes();
+                image[at..at + e.bits / 8].copy_from_slice(&code[..e.bits / 8]);
+            }
+        }
+        image
+    };
+    let (ia, ib) = (build(&am, a, trans.0), build(&bm, b, trans.1));
+    // 128 lanes copy 128 bytes of each image: 16 slots of A, 16 of B.
+    let input: Vec<Vec<u64>> = (0..128)
+        .map(|l| {
+            let part = |image: &[u8]| -> Vec<u64> {
+                image[128 * l..128 * (l + 1)]
+                    .chunks_exact(8)
+                    .map(|c| u64::from_le_bytes(c.try_into().expect("eight bytes")))
+                    .collect()
+            };
+            [part(&ia), part(&ib)].concat()
+        })
+        .collect();
+    let mode = match swizzle {
+        128 => 1u64,
+        64 => 2,
+        32 => 3,
+        _ => 0,
+    };
+    let desc = |rows: usize, transposed: bool| {
+        let (lead, stride) = strides(rows, transposed);
+        (lead as u64 / 16) << 16 | (stride as u64 / 16) << 32 | mode << 62
+    };
+    let copy: String = (0..16)
+        .map(|s| {
+            format!(
+                "ld.global.b64 %d3, [%d1+{}]; st.shared.b64 [%r2+{}], %d3; ld.global.b64 %d3, [%d1+{}]; st.shared.b64 [%r2+{}], %d3;\n",
+                8 * s, 8 * s, 128 + 8 * s, 16384 + 8 * s
+            )
+        })
+        .collect();
+    let regs = if acc == "f16" { n / 4 } else { n / 2 };
+    let prefix = if acc == "f32" { "f" } else { "r" };
+    let first = if acc == "f32" { 0 } else { 60 };
+    let zero: String = (0..regs).map(|q| format!("mov.b32 %{prefix}{}, 0;\n", first + q)).collect();
+    let tail = match (acc, a.bits) {
+        ("s32", _) => "",
+        (_, 16) => &format!(", 1, 1, {}, {}", u8::from(trans.0), u8::from(trans.1)),
+        _ => ", 1, 1",
+    };
+    let store: String = (0..regs)
+        .map(|q| {
+            let reg = format!("%{prefix}{}", first + q);
+            format!("mov.b32 %r3, {reg}; cvt.u64.u32 %d3, %r3; st.global.b64 [%d2+{}], %d3;\n", 8 * q)
+        })
+        .collect();
+    let body = format!(
+        "mov.u32 %r1, tiles; shl.b32 %r2, %r0, 7; add.u32 %r2, %r2, %r1;\n{copy}{zero}fence.proxy.async; bar.sync 0;\n\
+         cvt.u64.u32 %d10, %r1; shr.u64 %d10, %d10, 4; or.b64 %d11, %d10, {}; add.u64 %d12, %d10, 1024; or.b64 %d12, %d12, {};\n\
+         wgmma.fence.sync.aligned; wgmma.mma_async.sync.aligned.m64n{n}k{k}.{acc}.{}.{} {}, %d11, %d12, 1{tail};\n\
+         wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n{store}",
+        desc(64, trans.0) as i64,
+        desc(n, trans.1) as i64,
+        a.name,
+        b.name,
+        names(prefix, first..first + regs),
+    );
+    let (out, report) = run(".shared .align 1024 .b8 tiles[32768];", &body, 4, &input, regs);
+    clean(&report);
+    for (lane, words) in out.iter().enumerate() {
+        let (warp, l) = (lane / 32, lane % 32);
+        for col in 0..n {
+            for half_row in 0..2 {
+                if col % 8 / 2 != l % 4 {
+                    continue;
+                }
+                let row = 16 * warp + l / 4 + 8 * half_row;
+                let index = 4 * (col / 8) + 2 * half_row + col % 2;
+                let got = match acc {
+                    "f32" => f32::from_bits(words[index] as u32) as i32,
+                    "s32" => words[index] as i32,
+                    _ => half::f16::from_bits((words[index / 2] >> (16 * (index % 2))) as u16).to_f32() as i32,
+                };
+                let want: i32 = (0..k).map(|j| am[row][j] * bm[col][j]).sum();
+                let what = format!("n{n} {} {} {acc} swizzle {swizzle} {trans:?}", a.name, b.name);
+                assert_eq!(got, want, "{what}: row {row} column {col}");
+            }
+        }
+    }
+}
+
+#[test]
+fn warpgroup_products_in_every_type_and_swizzle() {
+    for swizzle in [0, 32, 64, 128] {
+        wgmma(64, &BF16, &BF16, "f32", swizzle, (false, false));
+        wgmma(24, &E4M3, &E5M2, "f32", swizzle, (false, false));
+    }
+    for swizzle in [0, 32, 64, 128] {
+        wgmma(64, &BF16, &BF16, "f32", swizzle, (true, true));
+        wgmma(128, &F16, &F16, "f32", swizzle, (false, true));
+    }
+    wgmma(32, &F16, &F16, "f16", 128, (false, false));
+    wgmma(16, &TF32, &TF32, "f32", 128, (false, false));
+    wgmma(32, &S8, &U8, "s32", 64, (false, false));
+    wgmma(8, &E4M3, &E4M3, "f16", 32, (false, false));
+}
+
+#[test]
+fn diverged_lanes_take_turns_and_meet_again() {
+    // A lock within one warp: every lane adds to a counter under it.
+    let body = "mov.u32 %r1, word; setp.ne.u32 %p1, %r0, 0; @!%p1 st.shared.b64 [%r1], 0; bar.warp.sync -1;\n\
+        AGAIN: atom.shared.cas.b32 %r2, [%r1], 0, 1; setp.ne.u32 %p2, %r2, 0; @%p2 bra AGAIN;\n\
+        ld.volatile.shared.b32 %r3, [%r1+4]; add.u32 %r3, %r3, 1; st.volatile.shared.b32 [%r1+4], %r3;\n\
+        membar.cta; atom.shared.exch.b32 %r4, [%r1], 0;\n\
+        bar.warp.sync -1; ld.shared.b32 %r5, [%r1+4]; cvt.u64.u32 %d3, %r5; st.global.b64 [%d2], %d3;";
+    let (out, report) = run(".shared .align 8 .b8 word[8];", body, 1, &vec![vec![0]; 32], 1);
+    clean(&report);
+    assert!(out.iter().all(|w| w[0] == 32), "{out:?}");
+}
