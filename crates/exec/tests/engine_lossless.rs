@@ -49,19 +49,21 @@ fn a_demo_prompt_alone_and_with_exact_candidates_is_as_in_the_batch() {
 
 #[test]
 fn golden_targets_continue_as_another_implementation_does() {
-    for s in ["s0", "s1", "s3", "s4"] {
-        let pair = [
-            ("target", format!("tests/data/golden/{s}/target")),
-            ("drafter", format!("tests/data/golden/{s}/drafter")),
-        ];
-        let system = system("graphs/hybrid-dspine.yaml", Numerics::F32, &pair);
-        let gold = tensors(&format!("tests/data/golden/{s}/target/golden.safetensors"));
-        let prompt: Vec<u32> = ints(&gold["input_ids"])[..20].iter().map(|i| *i as u32).collect();
-        let want: Vec<u32> = ints(&gold["greedy_from_20"]).iter().map(|i| *i as u32).collect();
-        for options in [plain(), speculative(), with_width(3)] {
-            assert_eq!(solo(&system, &greedy(&prompt, 24), options).tokens, want, "{s}");
+    on_each(|| {
+        for s in ["s0", "s1", "s3", "s4"] {
+            let pair = [
+                ("target", format!("tests/data/golden/{s}/target")),
+                ("drafter", format!("tests/data/golden/{s}/drafter")),
+            ];
+            let system = system("graphs/hybrid-dspine.yaml", Numerics::F32, &pair);
+            let gold = tensors(&format!("tests/data/golden/{s}/target/golden.safetensors"));
+            let prompt: Vec<u32> = ints(&gold["input_ids"])[..20].iter().map(|i| *i as u32).collect();
+            let want: Vec<u32> = ints(&gold["greedy_from_20"]).iter().map(|i| *i as u32).collect();
+            for options in [plain(), speculative(), with_width(3)] {
+                assert_eq!(solo(&system, &greedy(&prompt, 24), options).tokens, want, "{s}");
+            }
         }
-    }
+    });
 }
 
 /// Changes of the pair that leave it a valid system.
@@ -91,76 +93,86 @@ fn variations() -> Vec<(&'static str, Recipe)> {
 
 #[test]
 fn random_pairs_are_lossless_alone_and_in_a_batch() {
-    let mut accepted = 0;
-    let mut full = 0;
-    for (what, recipe) in variations() {
-        let pair = recipe.build();
-        let system = &pair.system;
-        let mut rng = Rng(recipe.seed + 77);
-        let prompts = [rng.ids(1, recipe.vocabulary), rng.ids(9, recipe.vocabulary), rng.ids(70, recipe.vocabulary)];
-        let requests: Vec<_> = prompts.iter().zip([30, 41, 17]).map(|(p, n)| greedy(p, n)).collect();
-        let want = run_all(system, &requests, plain());
-        let batch = run_all(system, &requests, speculative());
-        let narrow = run_all(system, &requests, with_width(2));
-        for (i, r) in requests.iter().enumerate() {
-            let alone = solo(system, r, speculative());
-            assert_eq!(want.done[i].tokens.len(), r.max_tokens, "{what}");
-            assert_eq!(alone, batch.done[i], "{what}: alone and in a batch");
-            assert_eq!(alone.tokens, want.done[i].tokens, "{what}: request {i}");
-            assert_eq!(narrow.done[i].tokens, want.done[i].tokens, "{what}: request {i}, width 2");
-            assert_eq!(solo(system, r, plain()).tokens, want.done[i].tokens, "{what}: plain alone");
-            full += alone.cycles.iter().filter(|c| c.accepted == c.proposal.len()).count();
+    on_each(|| {
+        let mut accepted = 0;
+        let mut full = 0;
+        for (what, recipe) in variations() {
+            let pair = recipe.build();
+            let system = &pair.system;
+            let mut rng = Rng(recipe.seed + 77);
+            let prompts =
+                [rng.ids(1, recipe.vocabulary), rng.ids(9, recipe.vocabulary), rng.ids(70, recipe.vocabulary)];
+            let requests: Vec<_> = prompts.iter().zip([30, 41, 17]).map(|(p, n)| greedy(p, n)).collect();
+            let want = run_all(system, &requests, plain());
+            let batch = run_all(system, &requests, speculative());
+            let narrow = run_all(system, &requests, with_width(2));
+            for (i, r) in requests.iter().enumerate() {
+                let alone = solo(system, r, speculative());
+                assert_eq!(want.done[i].tokens.len(), r.max_tokens, "{what}");
+                assert_eq!(alone, batch.done[i], "{what}: alone and in a batch");
+                assert_eq!(alone.tokens, want.done[i].tokens, "{what}: request {i}");
+                assert_eq!(narrow.done[i].tokens, want.done[i].tokens, "{what}: request {i}, width 2");
+                assert_eq!(solo(system, r, plain()).tokens, want.done[i].tokens, "{what}: plain alone");
+                full += alone.cycles.iter().filter(|c| c.accepted == c.proposal.len()).count();
+            }
+            accepted += batch.totals.accepted;
         }
-        accepted += batch.totals.accepted;
-    }
-    // Without accepted proposals nothing of the above would be seen.
-    assert!(accepted > 100 && full > 0, "{accepted} accepted, {full} whole blocks");
+        // Without accepted proposals nothing of the above would be seen.
+        assert!(accepted > 100 && full > 0, "{accepted} accepted, {full} whole blocks");
+    });
 }
 
 /// The logits of `ids`, one row at a time, alone: what every other way must give.
 #[test]
 fn logits_of_a_row_are_the_same_bits_in_any_call() {
-    for recipe in [Recipe::default(), Recipe { kinds: "ffdd", captured: &[0], seed: 5, ..Recipe::default() }] {
-        let pair = recipe.build();
-        let mut d = Driver::probing(&pair.system);
-        let mut rng = Rng(3);
-        let ids = rng.ids(70, recipe.vocabulary);
-        let (state, rows) = d.from_scratch(&ids);
-        let want: Vec<Vec<u64>> = rows.iter().map(bits).collect();
-        let same = |got: &spinec_ir::tensor::Tensor, at: usize, n: usize, what: &str| {
-            for t in 0..n {
-                assert!(bits(&support::rows(got, t, t + 1)) == want[at + t], "{what}: row {}", at + t);
+    on_each(|| {
+        for recipe in [Recipe::default(), Recipe { kinds: "ffdd", captured: &[0], seed: 5, ..Recipe::default() }] {
+            let pair = recipe.build();
+            let mut d = Driver::probing(&pair.system);
+            let mut rng = Rng(3);
+            let ids = rng.ids(70, recipe.vocabulary);
+            let (state, rows) = d.from_scratch(&ids);
+            let want: Vec<Vec<u64>> = rows.iter().map(bits).collect();
+            let same = |got: &spinec_ir::tensor::Tensor, at: usize, n: usize, what: &str| {
+                for t in 0..n {
+                    assert!(bits(&support::rows(got, t, t + 1)) == want[at + t], "{what}: row {}", at + t);
+                }
+            };
+            for chunk in [1, 7, 64] {
+                let r = d.open();
+                for (at, piece) in ids.chunks(chunk).enumerate() {
+                    let out = d.feed(&[piece], &[r], &[piece.len()], Mode::Immediate);
+                    same(
+                        &part(&out["logits"], 0, 0, piece.len()),
+                        at * chunk,
+                        piece.len(),
+                        &format!("chunks of {chunk}"),
+                    );
+                }
+                driver_state(&mut d, r, &state, &format!("chunks of {chunk}"));
             }
-        };
-        for chunk in [1, 7, 64] {
-            let r = d.open();
-            for (at, piece) in ids.chunks(chunk).enumerate() {
-                let out = d.feed(&[piece], &[r], &[piece.len()], Mode::Immediate);
-                same(&part(&out["logits"], 0, 0, piece.len()), at * chunk, piece.len(), &format!("chunks of {chunk}"));
+            // Verify blocks of every width up to 16 whose tails are wrong, in a batch of mates with other rows and lengths.
+            let mates = [rng.ids(33, recipe.vocabulary), rng.ids(2, recipe.vocabulary)];
+            let all = [d.open(), d.open(), d.open()];
+            for (r, m) in all.iter().zip([&mates[0][..], &ids[..3], &mates[1][..]]) {
+                d.feed(&[m], &[*r], &[m.len()], Mode::Immediate);
             }
-            driver_state(&mut d, r, &state, &format!("chunks of {chunk}"));
+            let mut at = 3;
+            let mut width = 1;
+            while at < ids.len() {
+                let right = (1 + rng.below(width)).min(ids.len() - at);
+                let mut block = ids[at..at + right].to_vec();
+                block.extend(rng.ids(width - right, recipe.vocabulary));
+                let (short, long) = (1 + rng.below(16), 1 + rng.below(16));
+                let (left, other) = (rng.ids(short, recipe.vocabulary), rng.ids(long, recipe.vocabulary));
+                let out = d.feed(&[&left, &block, &other], &all, &[1, right, 1], Mode::Tentative);
+                same(&part(&out["logits"], 1, 0, right), at, right, &format!("block of {width} in a batch"));
+                at += right;
+                width = width % 16 + 1;
+            }
+            driver_state(&mut d, all[1], &state, "blocks in a batch");
         }
-        // Verify blocks of every width up to 16 whose tails are wrong, in a batch of mates with other rows and lengths.
-        let mates = [rng.ids(33, recipe.vocabulary), rng.ids(2, recipe.vocabulary)];
-        let all = [d.open(), d.open(), d.open()];
-        for (r, m) in all.iter().zip([&mates[0][..], &ids[..3], &mates[1][..]]) {
-            d.feed(&[m], &[*r], &[m.len()], Mode::Immediate);
-        }
-        let mut at = 3;
-        let mut width = 1;
-        while at < ids.len() {
-            let right = (1 + rng.below(width)).min(ids.len() - at);
-            let mut block = ids[at..at + right].to_vec();
-            block.extend(rng.ids(width - right, recipe.vocabulary));
-            let (short, long) = (1 + rng.below(16), 1 + rng.below(16));
-            let (left, other) = (rng.ids(short, recipe.vocabulary), rng.ids(long, recipe.vocabulary));
-            let out = d.feed(&[&left, &block, &other], &all, &[1, right, 1], Mode::Tentative);
-            same(&part(&out["logits"], 1, 0, right), at, right, &format!("block of {width} in a batch"));
-            at += right;
-            width = width % 16 + 1;
-        }
-        driver_state(&mut d, all[1], &state, "blocks in a batch");
-    }
+    });
 }
 
 fn driver_state(d: &mut Driver, r: spinec_exec::runtime::RequestId, want: &support::driver::Values, what: &str) {

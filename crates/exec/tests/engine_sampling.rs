@@ -45,19 +45,23 @@ fn plain_oracle(system: &System, r: &Request) -> Vec<u32> {
 
 #[test]
 fn plain_decoding_draws_from_the_law_with_the_coin_of_the_position() {
-    let pair = Recipe { vocabulary: 24, ..Recipe::default() }.build();
-    let mut rng = Rng(2);
-    for (t, k, p, seed) in [(1.0, 0, 1.0, 1), (0.7, 5, 1.0, u64::MAX - 3), (1.4, 0, 0.8, 1 << 40), (0.9, 7, 0.6, 12)] {
-        let r = sampled(&rng.ids(13, 24), 40, t, k, p, seed);
-        let got = solo(&pair.system, &r, plain());
-        assert_eq!(got.tokens, plain_oracle(&pair.system, &r), "{t} {k} {p} {seed}");
-        let other = solo(
-            &pair.system,
-            &Request { sampling: spinec_exec::engine::Sampling { seed: seed ^ (1 << 33), ..r.sampling }, ..r },
-            plain(),
-        );
-        assert_ne!(got.tokens, other.tokens, "the high word of the seed counts");
-    }
+    on_each(|| {
+        let pair = Recipe { vocabulary: 24, ..Recipe::default() }.build();
+        let mut rng = Rng(2);
+        for (t, k, p, seed) in
+            [(1.0, 0, 1.0, 1), (0.7, 5, 1.0, u64::MAX - 3), (1.4, 0, 0.8, 1 << 40), (0.9, 7, 0.6, 12)]
+        {
+            let r = sampled(&rng.ids(13, 24), 40, t, k, p, seed);
+            let got = solo(&pair.system, &r, plain());
+            assert_eq!(got.tokens, plain_oracle(&pair.system, &r), "{t} {k} {p} {seed}");
+            let other = solo(
+                &pair.system,
+                &Request { sampling: spinec_exec::engine::Sampling { seed: seed ^ (1 << 33), ..r.sampling }, ..r },
+                plain(),
+            );
+            assert_ne!(got.tokens, other.tokens, "the high word of the seed counts");
+        }
+    });
 }
 
 /// The speculative cycle written down once more. The drafter's candidates and laws are taken from its phase; draws,
@@ -144,28 +148,30 @@ fn speculative_oracle(system: &System, r: &Request, width: usize) -> (Vec<u32>, 
 
 #[test]
 fn a_speculative_cycle_uses_the_coins_of_the_contract() {
-    let mut accepted = 0;
-    let mut whole = 0;
-    for (recipe, widths) in [
-        (Recipe { vocabulary: 5, kept: 3, block: 4, ..Recipe::default() }, [1, 2, 3, 4]),
-        (Recipe { vocabulary: 12, kept: 6, block: 8, seed: 3, ..Recipe::default() }, [2, 5, 7, 8]),
-    ] {
-        let pair = recipe.build();
-        let mut rng = Rng(40);
-        for (i, (t, k, p)) in [(1.0, 0, 1.0), (0.8, 4, 1.0), (1.5, 0, 0.9)].into_iter().enumerate() {
-            for w in widths {
-                let r = sampled(&rng.ids(9, recipe.vocabulary), 40, t, k, p, 1000 + i as u64 + ((w as u64) << 50));
-                let options = EngineOptions { candidates: spinec_exec::engine::Candidates::Exact, ..with_width(w) };
-                let got = solo(&pair.system, &r, options);
-                let (tokens, cycles) = speculative_oracle(&pair.system, &r, w as usize);
-                assert_eq!(got.tokens, tokens, "width {w}, law {t} {k} {p}");
-                assert_eq!(got.cycles, cycles, "width {w}, law {t} {k} {p}");
-                accepted += cycles.iter().map(|c| c.accepted).sum::<usize>();
-                whole += cycles.iter().filter(|c| c.accepted == recipe.block - 1).count();
+    on_each(|| {
+        let mut accepted = 0;
+        let mut whole = 0;
+        for (recipe, widths) in [
+            (Recipe { vocabulary: 5, kept: 3, block: 4, ..Recipe::default() }, [1, 2, 3, 4]),
+            (Recipe { vocabulary: 12, kept: 6, block: 8, seed: 3, ..Recipe::default() }, [2, 5, 7, 8]),
+        ] {
+            let pair = recipe.build();
+            let mut rng = Rng(40);
+            for (i, (t, k, p)) in [(1.0, 0, 1.0), (0.8, 4, 1.0), (1.5, 0, 0.9)].into_iter().enumerate() {
+                for w in widths {
+                    let r = sampled(&rng.ids(9, recipe.vocabulary), 40, t, k, p, 1000 + i as u64 + ((w as u64) << 50));
+                    let options = EngineOptions { candidates: spinec_exec::engine::Candidates::Exact, ..with_width(w) };
+                    let got = solo(&pair.system, &r, options);
+                    let (tokens, cycles) = speculative_oracle(&pair.system, &r, w as usize);
+                    assert_eq!(got.tokens, tokens, "width {w}, law {t} {k} {p}");
+                    assert_eq!(got.cycles, cycles, "width {w}, law {t} {k} {p}");
+                    accepted += cycles.iter().map(|c| c.accepted).sum::<usize>();
+                    whole += cycles.iter().filter(|c| c.accepted == recipe.block - 1).count();
+                }
             }
         }
-    }
-    assert!(accepted > 100 && whole > 3, "{accepted} accepted, {whole} whole blocks");
+        assert!(accepted > 100 && whole > 3, "{accepted} accepted, {whole} whole blocks");
+    });
 }
 
 #[test]
@@ -191,7 +197,7 @@ fn by_id(done: Vec<Finished>) -> BTreeMap<String, Finished> {
 fn sampled_text_depends_on_the_seed_alone_at_fixed_width() {
     let system = demo();
     let all = expected();
-    let n = if FAST { 40 } else { 14 };
+    let n = 40;
     let request = |i: usize, seed: u64| Request {
         id: format!("{i}/{seed}"),
         ..sampled(&all[i].prompt[..20 + i], n, 0.8, 50, 0.95, seed)

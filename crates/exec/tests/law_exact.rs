@@ -186,33 +186,37 @@ const LAWS: [(f64, i32, f64); 4] = [(1.0, 0, 1.0), (0.7, 3, 1.0), (1.3, 0, 0.8),
 
 #[test]
 fn sampled_verification_gives_the_law_of_the_target_at_every_width() {
-    let pair = Recipe::default().build();
-    for (seed, parameters) in LAWS.into_iter().enumerate() {
-        let toy = Toy::new(5, 2, 3, parameters, seed as u64 + 1);
-        for w in 1..=3 {
-            // As many rows as the width, and more: padding of a mate that verifies more.
-            for rows in [w, 3] {
-                let e = law_error(&pair.system, &toy, Some(rows), &|_, _| w);
-                assert!(e < 1e-12, "{parameters:?}, width {w} of {rows} rows: {e:e}");
+    on_each(|| {
+        let pair = Recipe::default().build();
+        for (seed, parameters) in LAWS.into_iter().enumerate() {
+            let toy = Toy::new(5, 2, 3, parameters, seed as u64 + 1);
+            for w in 1..=3 {
+                // As many rows as the width, and more: padding of a mate that verifies more.
+                for rows in [w, 3] {
+                    let e = law_error(&pair.system, &toy, Some(rows), &|_, _| w);
+                    assert!(e < 1e-12, "{parameters:?}, width {w} of {rows} rows: {e:e}");
+                }
             }
         }
-    }
-    let toy = Toy::new(4, 3, 3, (0.8, 0, 0.95), 9);
-    for w in 1..=4 {
-        let e = law_error(&pair.system, &toy, None, &|_, _| w);
-        assert!(e < 1e-12, "three proposals, width {w}: {e:e}");
-    }
+        let toy = Toy::new(4, 3, 3, (0.8, 0, 0.95), 9);
+        for w in 1..=4 {
+            let e = law_error(&pair.system, &toy, None, &|_, _| w);
+            assert!(e < 1e-12, "three proposals, width {w}: {e:e}");
+        }
+    });
 }
 
 /// One proposal that is certain: the law of a greedy proposer under a sampled verifier.
 #[test]
 fn certain_proposals_give_the_law_of_the_target() {
-    let pair = Recipe::default().build();
-    let toy = Toy::new(5, 3, 1, (1.0, 0, 0.9), 4);
-    for w in 1..=4 {
-        let e = law_error(&pair.system, &toy, None, &|_, _| w);
-        assert!(e < 1e-12, "width {w}: {e:e}");
-    }
+    on_each(|| {
+        let pair = Recipe::default().build();
+        let toy = Toy::new(5, 3, 1, (1.0, 0, 0.9), 4);
+        for w in 1..=4 {
+            let e = law_error(&pair.system, &toy, None, &|_, _| w);
+            assert!(e < 1e-12, "width {w}: {e:e}");
+        }
+    });
 }
 
 /// Row 1 is verified if its own token looks likely: the decision looks at no later token.
@@ -227,37 +231,41 @@ fn by_later_token(_: &[usize], q: &[f64]) -> usize {
 
 #[test]
 fn a_width_from_realised_tokens_up_to_its_row_is_exact_and_a_later_one_is_noticed() {
-    let pair = Recipe::default().build();
-    for seed in 1..4 {
-        let toy = Toy::new(4, 2, 3, (1.0, 0, 1.0), seed);
-        let e = law_error(&pair.system, &toy, None, &by_own_token);
-        assert!(e < 1e-12, "{e:e}");
-        let e = law_error(&pair.system, &toy, None, &by_later_token);
-        assert!(e > 1e-3, "a leak of a later token is seen: {e:e}");
-    }
+    on_each(|| {
+        let pair = Recipe::default().build();
+        for seed in 1..4 {
+            let toy = Toy::new(4, 2, 3, (1.0, 0, 1.0), seed);
+            let e = law_error(&pair.system, &toy, None, &by_own_token);
+            assert!(e < 1e-12, "{e:e}");
+            let e = law_error(&pair.system, &toy, None, &by_later_token);
+            assert!(e > 1e-3, "a leak of a later token is seen: {e:e}");
+        }
+    });
 }
 
 /// A verifier that draws a fresh token at the cap, whatever was proposed there, is exact at fixed widths only.
 #[test]
 fn the_enumeration_notices_a_fresh_token_under_a_width_from_the_draft() {
-    let fresh = vec![
-        edit("parts/verify.yaml", "(iota(W)[None] < width[:, None])\n", "(iota(W)[None] < width[:, None] - 1)\n"),
-        edit(
-            "parts/verify.yaml",
-            "-take(qs, row, axis=1)",
-            "where((row == width - 1)[:, None], cast(0, f64), -take(qs, row, axis=1))",
-        ),
-    ];
-    let pair = Recipe { edits: fresh, ..Recipe::default() }.build();
-    for seed in 1..4 {
-        let toy = Toy::new(4, 2, 3, (1.0, 0, 1.0), seed);
-        for w in 1..=3 {
-            let e = law_error(&pair.system, &toy, None, &|_, _| w);
-            assert!(e < 1e-12, "width {w}: {e:e}");
+    on_each(|| {
+        let fresh = vec![
+            edit("parts/verify.yaml", "(iota(W)[None] < width[:, None])\n", "(iota(W)[None] < width[:, None] - 1)\n"),
+            edit(
+                "parts/verify.yaml",
+                "-take(qs, row, axis=1)",
+                "where((row == width - 1)[:, None], cast(0, f64), -take(qs, row, axis=1))",
+            ),
+        ];
+        let pair = Recipe { edits: fresh, ..Recipe::default() }.build();
+        for seed in 1..4 {
+            let toy = Toy::new(4, 2, 3, (1.0, 0, 1.0), seed);
+            for w in 1..=3 {
+                let e = law_error(&pair.system, &toy, None, &|_, _| w);
+                assert!(e < 1e-12, "width {w}: {e:e}");
+            }
+            let e = law_error(&pair.system, &toy, None, &by_own_token);
+            assert!(e > 1e-3, "{e:e}");
         }
-        let e = law_error(&pair.system, &toy, None, &by_own_token);
-        assert!(e > 1e-3, "{e:e}");
-    }
+    });
 }
 
 /// Rules that are wrong in other ways change the law by much more than the bound.
@@ -294,78 +302,50 @@ fn the_enumeration_notices_wrong_rules() {
 
 #[test]
 fn greedy_verification_emits_the_target_s_own_chain_for_every_proposal() {
-    let pair = Recipe::default().build();
-    let toy = Toy::new(4, 3, 1, (1.0, 0, 1.0), 3);
-    let best = |prefix: &[usize]| -> usize {
-        let l = &toy.logits[prefix];
-        (0..l.len()).fold(0, |b, v| if l[v] > l[b] { v } else { b })
-    };
-    let mut chain: Vec<usize> = Vec::new();
-    for _ in 0..4 {
-        chain.push(best(&chain));
-    }
-    let mut counts = [0; 4];
-    for w in 1..=4usize {
-        let proposals = product(&[4, 4, 4]);
-        let n = proposals.len();
-        let logits: Vec<f32> =
-            proposals.iter().flat_map(|d| (0..4).flat_map(|t| toy.logits[&d[..t]].clone())).map(|x| x as f32).collect();
-        let given = BTreeMap::from([
-            ("greedy_logits".to_string(), Tensor::new(DType::F32, vec![n, 4, 4], Data::F32(logits)).expect("logits")),
-            (
-                "greedy_proposal".to_string(),
-                Tensor::i32(vec![n, 3], proposals.iter().flatten().map(|v| *v as i32).collect()),
-            ),
-            ("greedy_width".to_string(), Tensor::i32(vec![n], vec![w as i32; n])),
-        ]);
-        let out = eval_entry(&pair.system, runtime(&pair.system).as_mut(), "verify", &given, &EvalOptions::default())
-            .unwrap_or_else(|e| panic!("{e:?}"))
-            .tensors;
-        let (accepted, token) = (ints(&out["greedy_accepted"]), ints(&out["greedy_token"]));
-        for (i, d) in proposals.iter().enumerate() {
-            let same = d.iter().zip(&chain).take_while(|(a, b)| a == b).count().min(w - 1);
-            assert_eq!((accepted[i] as usize, token[i] as usize), (same, chain[same]), "{d:?}, width {w}");
-            counts[same] += 1;
+    on_each(|| {
+        let pair = Recipe::default().build();
+        let toy = Toy::new(4, 3, 1, (1.0, 0, 1.0), 3);
+        let best = |prefix: &[usize]| -> usize {
+            let l = &toy.logits[prefix];
+            (0..l.len()).fold(0, |b, v| if l[v] > l[b] { v } else { b })
+        };
+        let mut chain: Vec<usize> = Vec::new();
+        for _ in 0..4 {
+            chain.push(best(&chain));
         }
-    }
-    assert!(counts.iter().all(|c| *c > 0), "{counts:?}");
-}
-
-/// The pair with its coins as inputs of the phases.
-fn with_coins_as_inputs() -> Recipe {
-    let target = "parts/system_target.yaml";
-    Recipe {
-        vocabulary: 4,
-        kept: 2,
-        block: 3,
-        kinds: "dfd",
-        captured: &[0, 1],
-        edits: vec![
-            edit("parts/system_dspine.yaml", "      seed: \"i32[N, 2]\"\n", "      draft_u: \"f64[N, B - 1]\"\n"),
-            edit(
-                "parts/system_dspine.yaml",
-                "coin(seed, position[:, None] + 1 + iota(B - 1), position, purpose=draft)",
-                "draft_u",
-            ),
-            edit(
-                target,
-                "      seed: \"i32[N, 2]\"\n      proposal:",
-                "      accept_u: \"f64[N, B - 1]\"\n      final_u: \"f64[N, W]\"\n      proposal:",
-            ),
-            edit(
-                target,
-                "      tests: position[:, None] + 1 + iota(B - 1)\n      finals: position[:, None] + 1 + iota(W)\n",
-                "",
-            ),
-            edit(target, "coin(seed, tests, position, purpose=accept)", "accept_u"),
-            edit(
-                target,
-                "where(iota(W)[None] == B - 1, coin(seed, finals, position, purpose=bonus), coin(seed, finals, position, purpose=residual))",
-                "final_u",
-            ),
-        ],
-        ..Recipe::default()
-    }
+        let mut counts = [0; 4];
+        for w in 1..=4usize {
+            let proposals = product(&[4, 4, 4]);
+            let n = proposals.len();
+            let logits: Vec<f32> = proposals
+                .iter()
+                .flat_map(|d| (0..4).flat_map(|t| toy.logits[&d[..t]].clone()))
+                .map(|x| x as f32)
+                .collect();
+            let given = BTreeMap::from([
+                (
+                    "greedy_logits".to_string(),
+                    Tensor::new(DType::F32, vec![n, 4, 4], Data::F32(logits)).expect("logits"),
+                ),
+                (
+                    "greedy_proposal".to_string(),
+                    Tensor::i32(vec![n, 3], proposals.iter().flatten().map(|v| *v as i32).collect()),
+                ),
+                ("greedy_width".to_string(), Tensor::i32(vec![n], vec![w as i32; n])),
+            ]);
+            let out =
+                eval_entry(&pair.system, runtime(&pair.system).as_mut(), "verify", &given, &EvalOptions::default())
+                    .unwrap_or_else(|e| panic!("{e:?}"))
+                    .tensors;
+            let (accepted, token) = (ints(&out["greedy_accepted"]), ints(&out["greedy_token"]));
+            for (i, d) in proposals.iter().enumerate() {
+                let same = d.iter().zip(&chain).take_while(|(a, b)| a == b).count().min(w - 1);
+                assert_eq!((accepted[i] as usize, token[i] as usize), (same, chain[same]), "{d:?}, width {w}");
+                counts[same] += 1;
+            }
+        }
+        assert!(counts.iter().all(|c| *c > 0), "{counts:?}");
+    });
 }
 
 /// One request of an enumeration through the phases.
@@ -395,7 +375,7 @@ impl Batch {
         let mut driver = Driver::probing(system);
         let greedy = members.iter().filter(|m| m.0).count();
         let law = if greedy == 0 { "sampled" } else { "mixed" };
-        driver.phases(system, law, "exact");
+        driver.phases_with_coins(system, law, "exact");
         let mut rng = Rng(17);
         let members = members
             .iter()
@@ -441,7 +421,8 @@ impl Batch {
 
     fn draft(&mut self, coins: &[Vec<f64>]) -> Values {
         let mut given = self.given();
-        given.insert("draft_u".into(), Tensor::f64(vec![coins.len(), J], coins.concat()));
+        given.insert("coin1".into(), Tensor::f64(vec![coins.len(), J], coins.concat()));
+        given.insert("seed".into(), Tensor::i32(vec![coins.len(), 2], vec![0; 2 * coins.len()]));
         let slots: Vec<RequestId> = self.members.iter().map(|m| m.slot).collect();
         self.driver.run(&format!("{}/draft", self.law), &given, &slots, Mode::Tentative)
     }
@@ -461,8 +442,12 @@ impl Batch {
         let positions = position.iter().flat_map(|p| (0..rows as i32).map(move |t| p + t)).collect();
         given.insert("positions".into(), Tensor::i32(vec![n, rows], positions));
         given.insert("width".into(), Tensor::i32(vec![n], widths.iter().map(|w| *w as i32).collect()));
-        given.insert("accept_u".into(), Tensor::f64(vec![n, J], accept.concat()));
-        given.insert("final_u".into(), Tensor::f64(vec![n, rows], last.iter().flat_map(|u| vec![*u; rows]).collect()));
+        given.insert("coin2".into(), Tensor::f64(vec![n, J], accept.concat()));
+        let last: Vec<f64> = last.iter().flat_map(|u| vec![*u; rows]).collect();
+        given.insert("coin3".into(), Tensor::f64(vec![n, rows], last.clone()));
+        given.insert("coin4".into(), Tensor::f64(vec![n, rows], last));
+        let seeds = Tensor::i32(vec![n, 2], vec![0; 2 * n]);
+        given.insert("seed".into(), seeds);
         let slots: Vec<RequestId> = self.members.iter().map(|m| m.slot).collect();
         let out = self.driver.run(&format!("{}/verify", self.law), &given, &slots, Mode::Tentative);
         let (accepted, token, proposal) = (ints(&out["accepted"]), ints(&out["token"]), ints(&draft["proposal"]));
@@ -598,17 +583,21 @@ impl Batch {
 
 #[test]
 fn whole_cycles_give_the_law_of_the_target_in_sampled_and_mixed_batches() {
-    let pair = with_coins_as_inputs().build();
-    let sampled = [(false, (1.0, 0, 1.0)), (false, (0.8, 3, 1.0)), (false, (1.2, 0, 0.8))];
-    let mixed = [(true, (1.0, 0, 1.0)), (false, (0.9, 0, 1.0)), (true, (1.0, 2, 0.5)), (false, (1.1, 3, 0.9))];
-    for (members, all_widths) in [
-        (&sampled[..], vec![vec![1; 3], vec![2; 3], vec![3; 3], vec![1, 3, 2]]),
-        (&mixed[..], vec![vec![2; 4], vec![3; 4], vec![3, 2, 1, 3]]),
-    ] {
-        let mut batch = Batch::new(&pair.system, members);
-        for widths in all_widths {
-            let e = batch.law_error(&widths);
-            assert!(e < 1e-12, "{} requests, widths {widths:?}: {e:e}", members.len());
+    on_each(|| {
+        let recipe =
+            Recipe { vocabulary: V, kept: KEPT, block: J + 1, kinds: "dfd", captured: &[0, 1], ..Recipe::default() };
+        let pair = recipe.build();
+        let sampled = [(false, (1.0, 0, 1.0)), (false, (0.8, 3, 1.0)), (false, (1.2, 0, 0.8))];
+        let mixed = [(true, (1.0, 0, 1.0)), (false, (0.9, 0, 1.0)), (true, (1.0, 2, 0.5)), (false, (1.1, 3, 0.9))];
+        for (members, all_widths) in [
+            (&sampled[..], vec![vec![1; 3], vec![2; 3], vec![3; 3], vec![1, 3, 2]]),
+            (&mixed[..], vec![vec![2; 4], vec![3; 4], vec![3, 2, 1, 3]]),
+        ] {
+            let mut batch = Batch::new(&pair.system, members);
+            for widths in all_widths {
+                let e = batch.law_error(&widths);
+                assert!(e < 1e-12, "{} requests, widths {widths:?}: {e:e}", members.len());
+            }
         }
-    }
+    });
 }

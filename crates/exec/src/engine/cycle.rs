@@ -2,7 +2,7 @@
 
 use super::batch::{Feed, flags, ints, put_rows, take_rows};
 use super::programs::{Law, PhaseFn};
-use super::request::{Active, Cycle, Finish};
+use super::request::{Active, Cycle};
 use super::{Candidates, Engine, EngineError, Events};
 use crate::runtime::{Mode, RunError};
 use spinec_ir::tensor::Tensor;
@@ -55,7 +55,7 @@ impl Engine<'_> {
         for (k, i) in batch.iter().enumerate() {
             self.runtime.commit(self.active[*i].slot, 1)?;
             if !sound[k] {
-                self.active[*i].finish = Some(Finish::Error);
+                self.fail(*i, events)?;
                 continue;
             }
             self.totals.cycles += 1;
@@ -115,22 +115,22 @@ impl Engine<'_> {
         let per = proposal.len() / batch.len();
         let mut keep = vec![0i32; batch.len()];
         for (k, i) in batch.iter().enumerate() {
-            if !sound[k] {
-                self.active[*i].finish = Some(Finish::Error);
-                continue;
-            }
             let offered = &proposal[k * per..(k + 1) * per];
             let n = usize::try_from(accepted[k]).ok().filter(|n| *n <= per);
             let n = n.ok_or_else(|| {
                 EngineError::Run(RunError::Failed(format!("{} of {per} proposals cannot be accepted", accepted[k])))
             })?;
             let mut committed = 0;
-            for token in offered[..n].iter().chain([&extra[k]]) {
+            // A row without a usable logit decides nothing; what the rows before it accepted stands.
+            for token in offered[..n].iter().chain(sound[k].then_some(&extra[k])) {
                 self.emit(*i, *token as u32, events)?;
                 committed += 1;
                 if self.active[*i].finish.is_some() {
                     break;
                 }
+            }
+            if !sound[k] && self.active[*i].finish.is_none() {
+                self.fail(*i, events)?;
             }
             keep[k] = committed as i32;
             self.totals.cycles += 1;

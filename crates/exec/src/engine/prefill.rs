@@ -2,7 +2,6 @@
 
 use super::batch::{Feed, flags, ints};
 use super::programs::Law;
-use super::request::Finish;
 use super::{Candidates, Engine, EngineError, Events};
 use crate::runtime::Mode;
 use spinec_ir::tensor::Tensor;
@@ -33,8 +32,7 @@ impl Engine<'_> {
             return Ok(());
         }
         if !flags(&feed, "prefill.sound", 1)?[0] {
-            self.active[i].finish = Some(Finish::Error);
-            return Ok(());
+            return self.fail(i, events);
         }
         let token = ints(&feed, "prefill.token")?[0];
         self.emit(i, token as u32, events)
@@ -50,6 +48,15 @@ impl Engine<'_> {
         let limit = self.active[i].request.limit(self.system);
         let shown = self.active[i].commit_token(token, limit, self.tokenizer.as_ref())?;
         self.totals.tokens += 1;
+        if !shown.is_empty() {
+            events.text(self.active[i].index, &shown);
+        }
+        Ok(())
+    }
+
+    /// Ends a request whose next token cannot be decided.
+    pub(super) fn fail(&mut self, i: usize, events: &mut dyn Events) -> Result<(), EngineError> {
+        let shown = self.active[i].fail(self.tokenizer.as_ref())?;
         if !shown.is_empty() {
             events.text(self.active[i].index, &shown);
         }

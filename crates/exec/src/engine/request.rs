@@ -259,22 +259,32 @@ impl Active {
         if finish.is_none() && self.tokens.len() >= limit {
             finish = Some(Finish::Length);
         }
-        if let (Some(end), Some(text), Some(tokenizer)) = (finish, &mut self.text, tokenizer) {
-            // What was held back as a possible stop is text after all, unless a stop text was found.
-            let tail = text.decoder.finish(tokenizer)?;
-            if end != Finish::Stop || self.stops.contains(&token) {
-                let step = text.matcher.push(&tail);
-                shown.push_str(&step.emit);
-                if step.stopped.is_none() {
-                    shown.push_str(&text.matcher.finish());
-                }
-            }
+        if finish.is_some_and(|end| end != Finish::Stop || self.stops.contains(&token)) {
+            shown.push_str(&self.held_text(tokenizer)?);
         }
         if let Some(text) = &mut self.text {
             text.emitted.push_str(&shown);
         }
         self.finish = finish;
         Ok(shown)
+    }
+
+    /// Ends a request whose next token cannot be decided, and says what text was held back.
+    pub fn fail(&mut self, tokenizer: Option<&Tokenizer>) -> Result<String, EngineError> {
+        self.finish = Some(Finish::Error);
+        let shown = self.held_text(tokenizer)?;
+        if let Some(text) = &mut self.text {
+            text.emitted.push_str(&shown);
+        }
+        Ok(shown)
+    }
+
+    /// What was held back as a possible stop, and an unfinished character: text after all where no stop text was found.
+    fn held_text(&mut self, tokenizer: Option<&Tokenizer>) -> Result<String, EngineError> {
+        let (Some(text), Some(tokenizer)) = (&mut self.text, tokenizer) else { return Ok(String::new()) };
+        let tail = text.decoder.finish(tokenizer)?;
+        let step = text.matcher.push(&tail);
+        Ok(if step.stopped.is_some() { step.emit } else { step.emit + &text.matcher.finish() })
     }
 
     pub fn into_finished(self) -> Finished {

@@ -2,6 +2,8 @@
 
 use super::runtime;
 use spinec_exec::runtime::{Mode, ProgramId, RequestId, Runtime};
+use spinec_ir::ir::{Func, ValueId};
+use spinec_ir::ops::Opcode;
 use spinec_ir::spec::system::System;
 use spinec_ir::tensor::Tensor;
 use std::collections::BTreeMap;
@@ -46,9 +48,19 @@ impl Driver {
 
     /// Adds all phases for a law, as `LAW/PHASE`.
     pub fn phases(&mut self, system: &System, law: &str, candidates: &str) {
+        self.phases_with(system, law, candidates, &|_| ());
+    }
+
+    /// As [`Driver::phases`], with coins as inputs: `coin1` for those of purpose 1, and so on.
+    pub fn phases_with_coins(&mut self, system: &System, law: &str, candidates: &str) {
+        self.phases_with(system, law, candidates, &coins_as_inputs);
+    }
+
+    fn phases_with(&mut self, system: &System, law: &str, candidates: &str, change: &dyn Fn(&mut Func)) {
         let choices =
             BTreeMap::from([("law".to_string(), law.to_string()), ("candidates".to_string(), candidates.to_string())]);
-        let lowered = system.phase_module(&choices, &|_, _| true).unwrap_or_else(|e| panic!("{:?}", messages(e)));
+        let mut lowered = system.phase_module(&choices, &|_, _| true).unwrap_or_else(|e| panic!("{:?}", messages(e)));
+        lowered.module.funcs.iter_mut().for_each(change);
         let names: Vec<(Vec<String>, Vec<String>)> =
             lowered.module.funcs.iter().map(|f| (f.inputs.clone(), f.outputs.clone())).collect();
         let program = self.runtime.add(lowered.module).expect("the module is taken");
@@ -114,6 +126,26 @@ impl Driver {
         let state = self.runtime.export(r).expect("state");
         self.runtime.close(r);
         (state, logits)
+    }
+}
+
+/// Every coin becomes an input; the op that made it stays without a user.
+fn coins_as_inputs(f: &mut Func) {
+    let coins: Vec<(i64, ValueId)> = f
+        .ops
+        .iter()
+        .filter(|o| o.code == Opcode::Coin)
+        .map(|o| (o.int("purpose").expect("a purpose"), o.results[0]))
+        .collect();
+    for (purpose, coin) in coins {
+        let ty = f.ty(coin).clone();
+        let body = f.body;
+        let input = f.add_param(body, ty);
+        f.inputs.push(format!("coin{purpose}"));
+        let places = f.ops.iter_mut().map(|o| &mut o.operands).chain(f.regions.iter_mut().map(|r| &mut r.yields));
+        for v in places.flatten().filter(|v| **v == coin) {
+            *v = input;
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 use spinec_exec::checkpoint::Checkpoint;
+use spinec_exec::cpu::{Capacity, CpuRuntime};
 use spinec_exec::eval::from_file;
 use spinec_exec::host::FsHost;
 use spinec_exec::interp_runtime::InterpRuntime;
@@ -13,6 +14,7 @@ use spinec_ir::spec::system::{Overrides, System};
 use spinec_ir::spec::{Loaded, load};
 use spinec_ir::tensor::Tensor;
 use spinec_ir::ty::Numerics;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -86,18 +88,45 @@ pub fn rel(a: &Tensor, b: &Tensor) -> f64 {
 
 pub mod cells;
 pub mod coins;
+pub mod counting;
 pub mod demo;
 pub mod driver;
 pub mod pairs;
 pub mod runs;
 
-/// The runtime under test.
-pub fn runtime(system: &System) -> Box<dyn Runtime> {
-    Box::new(interp(system))
+/// Backends a suite can run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    Cpu,
+    Interp,
 }
 
-/// The runtime is fast enough for full-size cases.
-pub const FAST: bool = false;
+thread_local! {
+    static BACKEND: Cell<Backend> = const { Cell::new(Backend::Cpu) };
+}
+
+/// Runs a test on every backend.
+pub fn on_each(test: impl Fn()) {
+    for backend in [Backend::Cpu, Backend::Interp] {
+        BACKEND.set(backend);
+        eprintln!("on {backend:?}");
+        test();
+    }
+    BACKEND.set(Backend::Cpu);
+}
+
+/// The runtime under test: fast kernels, or what [`on_each`] is at.
+pub fn runtime(system: &System) -> Box<dyn Runtime> {
+    match BACKEND.get() {
+        Backend::Interp => Box::new(interp(system)),
+        Backend::Cpu => Box::new(cpu(system, 2)),
+    }
+}
+
+pub fn cpu(system: &System, threads: usize) -> CpuRuntime {
+    let capacity = Capacity { requests: 64, positions: 1 << 32 };
+    CpuRuntime::new(&tables(system), Box::new(store(system)), threads, capacity).expect("a runtime")
+}
 
 /// An i32 tensor's values.
 pub fn ints(t: &Tensor) -> Vec<i32> {

@@ -172,3 +172,22 @@ pub fn sets(list: &[(&str, &str)]) -> Vec<(String, String)> {
 pub fn edit(file: &'static str, from: &str, to: &str) -> (&'static str, String, String) {
     (file, from.to_string(), to.to_string())
 }
+
+impl Pair {
+    /// Overwrites one row of a BF16 tensor of a checkpoint with one value, given by its bits.
+    pub fn poke(&self, checkpoint: &str, tensor: &str, row: usize, bits: u16) {
+        let path = self.dir.path().join("weights").join(checkpoint).join("model.safetensors");
+        let mut bytes = std::fs::read(&path).expect("the weights are there");
+        let header = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")) as usize;
+        let json: Value = serde_json::from_slice(&bytes[8..8 + header]).expect("a header");
+        let at = |i: usize| json[tensor]["data_offsets"][i].as_u64().expect("an offset") as usize;
+        assert_eq!(json[tensor]["dtype"], "BF16");
+        let rows = json[tensor]["shape"][0].as_u64().expect("an extent") as usize;
+        let width = (at(1) - at(0)) / rows;
+        let start = 8 + header + at(0) + row * width;
+        for pair in bytes[start..start + width].chunks_mut(2) {
+            pair.copy_from_slice(&bits.to_le_bytes());
+        }
+        std::fs::write(path, bytes).expect("the weights are written");
+    }
+}

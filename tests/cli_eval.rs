@@ -1,0 +1,271 @@
+//! `spinec eval` as a user meets it.
+
+mod cli_support;
+
+use cli_support::*;
+use serde_json::Value;
+use spinec_exec::tensorfile::{Tensor, TensorData, read_tensors, write_tensors};
+use std::collections::BTreeMap;
+use std::path::Path;
+use tempfile::TempDir;
+
+type Tensors = BTreeMap<String, Tensor>;
+
+fn reals(shape: &[usize], values: Vec<f64>) -> Tensor {
+    Tensor::new(shape.to_vec(), TensorData::F64(values)).expect("a tensor")
+}
+
+fn ids(shape: &[usize], values: Vec<i32>) -> Tensor {
+    Tensor::new(shape.to_vec(), TensorData::I32(values)).expect("a tensor")
+}
+
+fn values(t: &Tensor) -> Vec<f64> {
+    match t.data() {
+        TensorData::F64(v) => v.clone(),
+        TensorData::F32(v) => v.iter().map(|x| f64::from(*x)).collect(),
+        TensorData::I32(v) => v.iter().map(|x| f64::from(*x)).collect(),
+        _ => panic!("numbers are expected"),
+    }
+}
+
+fn write(path: &Path, list: &[(&str, Tensor)]) {
+    let all: Tensors = list.iter().map(|(n, t)| (n.to_string(), t.clone())).collect();
+    write_tensors(path, &all).expect("a file");
+}
+
+fn read(path: &Path) -> Tensors {
+    read_tensors(path).expect("a valid file")
+}
+
+/// Numbers that look random and are the same everywhere.
+fn noise(n: usize, seed: u64) -> Vec<f64> {
+    let mut x = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..n)
+        .map(|_| {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+            (x >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+        })
+        .collect()
+}
+
+const PAIR: [&str; 4] =
+    ["--checkpoint", "target=tests/data/golden/s1/target", "--checkpoint", "drafter=tests/data/golden/s1/drafter"];
+
+fn eval(spec: &str, input: &Path, output: &Path, more: &[&str]) -> Vec<String> {
+    let mut args: Vec<String> =
+        ["eval", spec, "--inputs", text(input), "-o", text(output)].map(str::to_string).to_vec();
+    args.extend(more.iter().map(|s| s.to_string()));
+    args
+}
+
+fn ok(args: Vec<String>) -> Done {
+    expect(0, &args.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn fails(code: i32, args: Vec<String>) -> Done {
+    let d = expect(code, &args.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(d.out.is_empty(), "{}", d.out);
+    d
+}
+
+/// The definition of the bridge, written down with plain loops.
+#[allow(clippy::too_many_arguments)]
+fn bridge(
+    x: &[f64],
+    anchor: &[i32],
+    w: &BTreeMap<&str, Vec<f64>>,
+    n: usize,
+    b: usize,
+    h: usize,
+    d: usize,
+    k: usize,
+) -> (Vec<f64>, Vec<f64>) {
+    let times = |m: &[f64], v: &[f64], rows: usize| -> Vec<f64> {
+        (0..rows).map(|r| (0..v.len()).map(|c| m[r * v.len() + c] * v[c]).sum()).collect()
+    };
+    let mut out = x.to_vec();
+    let mut codes = vec![0.0; n * b * d];
+    for i in 0..n {
+        let mut r = vec![0.0; b];
+        for t in 0..b {
+            let row = &x[(i * b + t) * h..(i * b + t + 1) * h];
+            r[t] = (row.iter().map(|v| v * v).sum::<f64>() / h as f64).sqrt();
+            let scaled: Vec<f64> = row.iter().map(|v| v / (r[t] + 1e-6)).collect();
+            let z = times(&w["read"], &scaled, d);
+            let norm = z.iter().map(|v| v * v).sum::<f64>().sqrt();
+            for c in 0..d {
+                codes[(i * b + t) * d + c] = match t {
+                    0 => w["codebook"][anchor[i] as usize * d + c] * (d as f64).sqrt(),
+                    _ => z[c] / (norm + 1e-6) * (d as f64).sqrt(),
+                };
+            }
+        }
+        for t in 1..b {
+            let own = &codes[(i * b + t) * d..(i * b + t + 1) * d];
+            let prev = &codes[(i * b + t - 1) * d..(i * b + t) * d];
+            let (g, p, v) = (times(&w["gate"], own, k), times(&w["prev_gate"], prev, k), times(&w["value"], prev, k));
+            let m: Vec<f64> = (0..k).map(|j| v[j] / (1.0 + (-(g[j] + p[j] + w["gate_bias"][j])).exp())).collect();
+            for (c, y) in times(&w["write"], &m, h).into_iter().enumerate() {
+                out[(i * b + t) * h + c] += r[t] * y;
+            }
+        }
+    }
+    (out, codes)
+}
+
+#[test]
+fn a_graph_on_its_own_computes_its_definition() {
+    let dir = TempDir::new().expect("a directory");
+    let (input, output) = (dir.path().join("in.safetensors"), dir.path().join("out.safetensors"));
+    let (n, b, h, d, k, v) = (3, 5, 24, 12, 7, 11);
+    let shapes = [
+        ("codebook", vec![v, d]),
+        ("read", vec![d, h]),
+        ("gate", vec![k, d]),
+        ("gate_bias", vec![k]),
+        ("prev_gate", vec![k, d]),
+        ("value", vec![k, d]),
+        ("write", vec![h, k]),
+    ];
+    let w: BTreeMap<&str, Vec<f64>> =
+        shapes.iter().enumerate().map(|(i, (name, s))| (*name, noise(s.iter().product(), i as u64 + 3))).collect();
+    let x = noise(n * b * h, 99);
+    let anchor = vec![3, 10, 0];
+    let mut list: Vec<(&str, Tensor)> = shapes.iter().map(|(name, s)| (*name, reals(s, w[name].clone()))).collect();
+    list.push(("x", reals(&[n, b, h], x.clone())));
+    list.push(("anchor", ids(&[n], anchor.clone())));
+    write(&input, &list);
+    let (want, codes) = bridge(&x, &anchor, &w, n, b, h, d, k);
+    for backend in ["cpu", "interp"] {
+        let d = ok(eval(
+            "graphs/parts/bridge.yaml",
+            &input,
+            &output,
+            &["--numerics", "f64", "--backend", backend, "--dump", "gates"],
+        ));
+        assert!(d.out.contains("code: "), "{}", d.out);
+        let got = read(&output);
+        for (name, want) in [("x", &want), ("code", &codes)] {
+            let far = values(&got[name]).iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(far < 1e-12, "{backend} {name}: {far:e}");
+        }
+        assert_eq!(got["gates"].shape(), [n, b, k]);
+    }
+    // A weight that is missing and one that is misshapen are both named.
+    let bad: Vec<(&str, Tensor)> = list.iter().filter(|(name, _)| *name != "write").cloned().collect();
+    write(&input, &bad);
+    let e = fails_with_any(&eval("graphs/parts/bridge.yaml", &input, &output, &[]));
+    assert!(e.err.contains("write"), "{}", e.err);
+}
+
+fn fails_with_any(args: &[String]) -> Done {
+    let d = run(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(d.code == 2 || d.code == 3, "{}: {}", d.code, d.err);
+    d
+}
+
+#[test]
+fn an_entry_writes_its_outputs_states_and_dumps_of_loops() {
+    let dir = TempDir::new().expect("a directory");
+    let (input, output) = (dir.path().join("in.safetensors"), dir.path().join("out.safetensors"));
+    write(&input, &[("input_ids", ids(&[9], vec![5, 1, 200, 7, 7, 33, 0, 499, 12]))]);
+    let args = eval(
+        "graphs/hybrid-dspine.yaml",
+        &input,
+        &output,
+        &[&PAIR[..], &["--entry", "target", "--dump", "layers.1.out", "--dump", "layers.*.h", "--json"]].concat(),
+    );
+    let d = ok(args);
+    let v: Value = serde_json::from_str(&d.out).expect("one object");
+    assert_eq!(v["schema"], "spinec.eval/1");
+    let got = read(&output);
+    let named: Vec<&str> =
+        v["tensors"].as_array().expect("tensors").iter().map(|t| t["name"].as_str().expect("a name")).collect();
+    assert_eq!(named, got.keys().map(String::as_str).collect::<Vec<_>>());
+    for t in v["tensors"].as_array().expect("tensors") {
+        has(t, &[("name", 's'), ("dtype", 's'), ("shape", 'a')]);
+    }
+    let find =
+        |end: &str| -> Vec<&String> { got.keys().filter(|k| *k == end || k.ends_with(&format!(".{end}"))).collect() };
+    let [out] = find("layers.1.out")[..] else { panic!("{:?}", got.keys()) };
+    assert_eq!(values(&got[out]), values(&got["after_layer.1"]), "a dumped value is the value");
+    let layers = got.keys().filter(|k| k.starts_with("after_layer.")).count();
+    assert_eq!((0..layers).filter(|l| !find(&format!("layers.{l}.h")).is_empty()).count(), layers);
+    assert!(
+        got.keys().any(|k| k.starts_with("state.")) && got.contains_key("logits") && got.contains_key("embeddings")
+    );
+    // In chunks, by the other backend: the same numbers.
+    let whole = values(&got["logits"]);
+    for more in [["--chunk", "1", "--backend", "cpu"], ["--chunk", "4", "--backend", "cpu"]] {
+        ok(eval("graphs/hybrid-dspine.yaml", &input, &output, &[&PAIR[..], &["--entry", "target"], &more].concat()));
+        assert_eq!(values(&read(&output)["logits"]), whole);
+    }
+    ok(eval(
+        "graphs/hybrid-dspine.yaml",
+        &input,
+        &output,
+        &[&PAIR[..], &["--entry", "target", "--backend", "interp"]].concat(),
+    ));
+    let other = values(&read(&output)["logits"]);
+    let scale = whole.iter().map(|x| x.abs()).fold(0.0, f64::max);
+    assert!(other.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-4 * scale));
+}
+
+#[test]
+fn a_dump_that_names_nothing_is_a_note_on_stderr() {
+    let dir = TempDir::new().expect("a directory");
+    let (input, output) = (dir.path().join("in.safetensors"), dir.path().join("out.safetensors"));
+    write(&input, &[("input_ids", ids(&[3], vec![5, 1, 2]))]);
+    let d = ok(eval(
+        "graphs/hybrid-dspine.yaml",
+        &input,
+        &output,
+        &[&PAIR[..], &["--entry", "target", "--dump", "no.such.value", "--json"]].concat(),
+    ));
+    serde_json::from_str::<Value>(&d.out).expect("stdout is one object");
+    assert!(d.err.contains("note: ") && d.err.contains("no.such.value"), "{}", d.err);
+}
+
+#[test]
+fn inputs_that_do_not_fit_are_exit_code_3() {
+    let dir = TempDir::new().expect("a directory");
+    let (input, output) = (dir.path().join("in.safetensors"), dir.path().join("out.safetensors"));
+    let spec = "graphs/hybrid-dspine.yaml";
+    let entry = |more: &[&str]| eval(spec, &input, &output, &[&PAIR[..], more].concat());
+    write(&input, &[("ids", ids(&[3], vec![5, 1, 2]))]);
+    let d = fails(3, entry(&["--entry", "target"]));
+    assert!(d.err.contains("input_ids") && d.err.contains("ids"), "{}", d.err);
+    write(&input, &[("input_ids", reals(&[3], vec![5.0, 1.0, 2.0]))]);
+    fails(3, entry(&["--entry", "target"]));
+    write(&input, &[("input_ids", ids(&[1, 3], vec![5, 1, 2]))]);
+    fails(3, entry(&["--entry", "target"]));
+    write(&input, &[("input_ids", ids(&[0], vec![]))]);
+    fails(3, entry(&["--entry", "target"]));
+    for commits in [vec![5], vec![-1], vec![1, 1]] {
+        write(
+            &input,
+            &[
+                ("input_ids", ids(&[2], vec![5, 1])),
+                ("block_ids", ids(&[1, 4], vec![1, 2, 3, 4])),
+                ("commits", ids(&[commits.len()], commits)),
+            ],
+        );
+        fails(3, entry(&["--entry", "target"]));
+    }
+    // Blocks without counts, or counts without blocks, are half an input.
+    write(&input, &[("input_ids", ids(&[2], vec![5, 1])), ("block_ids", ids(&[1, 4], vec![1, 2, 3, 4]))]);
+    fails(3, entry(&["--entry", "target"]));
+    std::fs::write(&input, b"not a tensor file").expect("a file");
+    fails(3, entry(&["--entry", "target"]));
+    let gone = dir.path().join("gone.safetensors");
+    fails(3, eval(spec, &gone, &output, &[&PAIR[..], &["--entry", "target"]].concat()));
+    write(&input, &[("input_ids", ids(&[2], vec![5, 1]))]);
+    let d = fails(2, entry(&["--entry", "targett"]));
+    assert!(d.err.contains("did you mean `target`"), "{}", d.err);
+    let d = fails(2, entry(&[]));
+    assert!(d.err.contains("--entry") && d.err.contains("candidates"), "{}", d.err);
+    fails(3, entry(&["--entry", "target", "--chunk", "0"]));
+    assert!(!output.exists(), "nothing was written");
+}
