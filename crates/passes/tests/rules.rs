@@ -281,6 +281,11 @@ const GENERATORS: &[(&str, Make)] = &[
         l.einsum(|l, dims| l.combined(code, dims))
     }),
     ("contract-square", |l| {
+        if l.rng.chance(20) {
+            let n = l.extent();
+            let y = l.combined(Opcode::Add, &[n, n])?;
+            return l.product("n t, t n -> n", y, y);
+        }
         let dims = l.extents(1, 3);
         let y = l.combined(Opcode::Add, &dims)?;
         let names = ["n", "t", "h"];
@@ -293,9 +298,10 @@ const GENERATORS: &[(&str, Make)] = &[
         let m = l.any(&[n, k]);
         let w = l.either(&[h, k]);
         let y = l.linear(m, w)?;
-        let specs = ["n h, c h -> n c", "n h, c h -> c n", "n h, c h -> n", "n h, c h -> n h c"];
-        let other = l.either(&[c, h]);
+        let specs = ["n h, c h -> n c", "n h, c h -> c n", "n h, c h -> n", "n h, c h -> n h c", "n h, h c -> n c", "n h, h c -> n"];
         let spec = specs[l.rng.below(specs.len())];
+        let (c, h) = if spec.contains("h c ->") { (h, c) } else { (c, h) };
+        let other = l.either(&[c, h]);
         if l.rng.chance(50) {
             return l.product(spec, y, other);
         }
