@@ -298,7 +298,14 @@ const GENERATORS: &[(&str, Make)] = &[
         let m = l.any(&[n, k]);
         let w = l.either(&[h, k]);
         let y = l.linear(m, w)?;
-        let specs = ["n h, c h -> n c", "n h, c h -> c n", "n h, c h -> n", "n h, c h -> n h c", "n h, h c -> n c", "n h, h c -> n"];
+        let specs = [
+            "n h, c h -> n c",
+            "n h, c h -> c n",
+            "n h, c h -> n",
+            "n h, c h -> n h c",
+            "n h, h c -> n c",
+            "n h, h c -> n",
+        ];
         let spec = specs[l.rng.below(specs.len())];
         let (c, h) = if spec.contains("h c ->") { (h, c) } else { (c, h) };
         let other = l.either(&[c, h]);
@@ -513,7 +520,6 @@ fn every_rule_is_sound_on_random_instances() {
             }
             applied += (0..SEEDS).map(|seed| instance(rule, make, mix, seed)).sum::<usize>();
         }
-        println!("{}: {applied}", rule.name);
         assert!(applied > 20, "{} applied {applied} times only", rule.name);
     }
 }

@@ -65,7 +65,10 @@ pub struct Options {
     pub device: Device,
     /// Classes of rules that may fire.
     pub classes: BTreeSet<Class>,
-    /// Resident bytes of all derived weights; `None` is no limit.
+    /// Rules left out by name.
+    pub without: BTreeSet<String>,
+    /// Resident bytes of all derived weights; `None` is no limit. Regions are served in the order of the text, each from what
+    /// those before it left.
     pub budget: Option<u64>,
     /// Bounds of saturation.
     pub limits: Limits,
@@ -81,6 +84,7 @@ impl Options {
         Options {
             device,
             classes: [Class::Exact, Class::Reassociating, Class::RoundingChanging].into(),
+            without: BTreeSet::new(),
             budget: None,
             limits: Limits::default(),
             limit_rewrites: None,
@@ -208,6 +212,7 @@ pub fn run(module: Module, options: &Options, observe: &mut dyn FnMut(&Ran, &Pro
 /// See [`PassError`].
 pub fn run_one(name: &str, program: Program, options: &Options) -> Result<Program, PassError> {
     let pass = PASSES.iter().find(|p| p.name == name).ok_or_else(|| PassError::Unknown(name.to_owned()))?;
+    check("", &program)?;
     let mut program = (pass.run)(program, options)?;
     program.module = canonical(&program.module);
     program.load = canonical(&program.load);
