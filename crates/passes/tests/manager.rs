@@ -93,6 +93,32 @@ fn a_pass_twice_is_a_pass_once() {
     }
 }
 
+/// Plans are the same on every machine: hashes of all systems, `SPINEC_BLESS=1` writes them anew.
+#[test]
+fn results_are_the_recorded_ones() {
+    let mut found = String::new();
+    for spec in SYSTEMS {
+        for law in ["greedy", "sampled", "mixed"] {
+            let p = run(phases(spec, law), |_| ());
+            found.push_str(&format!("{spec} {law} {:016x}\n", structural_hash(&p)));
+        }
+    }
+    let path = root().join("crates/passes/tests/hashes.txt");
+    if std::env::var_os("SPINEC_BLESS").is_some() {
+        std::fs::write(&path, &found).expect("the file can be written");
+    }
+    let want = std::fs::read_to_string(&path).expect("the file is there");
+    assert_eq!(found, want, "SPINEC_BLESS=1 records the new hashes");
+}
+
+/// Weights derived from derived weights could not be computed from a checkpoint.
+#[test]
+fn rewriting_again_is_refused() {
+    let options = Options::new(Device::h200());
+    let p = run(draft(&system(SYSTEMS[3], Numerics::BF16, &[]), "greedy"), |_| ());
+    assert!(matches!(pass::run_one("rewrite", p, &options), Err(PassError::Internal(_))));
+}
+
 #[test]
 fn rewrites_can_be_limited_one_by_one() {
     let total = |p: &Program| p.regions.iter().flat_map(|r| r.saturation.fired.values()).sum::<usize>();

@@ -109,7 +109,7 @@ pub struct Pass {
 pub enum Repeat {
     /// Nothing.
     Nothing,
-    /// Something, for the reason given.
+    /// Something else, for the reason given.
     Other(&'static str),
 }
 
@@ -124,7 +124,9 @@ pub const PASSES: &[Pass] = &[
     Pass {
         name: "rewrite",
         doc: "saturates every region with the rules, chooses the cheapest term, derives weights within the budget",
-        repeat: Repeat::Other("the chosen term is a new starting point, and saturation is limited"),
+        repeat: Repeat::Other(
+            "refused once weights were derived: what is derived from derived weights is not derived from the checkpoint",
+        ),
         run: rewrite::run,
     },
     Pass {

@@ -22,6 +22,9 @@ pub(super) struct Table {
 }
 
 pub(super) fn run(mut program: Program, options: &Options) -> Result<Program, PassError> {
+    if !program.derived.is_empty() {
+        return Err(PassError::Internal("weights were derived already".to_owned()));
+    }
     let env = largest(&program.module);
     let mut table = Table::default();
     let mut fuel = options.limit_rewrites;
