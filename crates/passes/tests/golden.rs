@@ -179,5 +179,5 @@ fn random_modules_compute_the_same() {
             }
         }
     }
-    assert!(changed > 60 && derived > 20, "{changed} changed, {derived} derived");
+    assert!(changed > 10 && derived > 20, "{changed} changed, {derived} derived");
 }
