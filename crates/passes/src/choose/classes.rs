@@ -187,7 +187,7 @@ impl<'a> Classes<'a> {
 
     /// The extraction problem: a class's nodes in order, then, if it may be, its derivation. `price` multiplies the price of
     /// resident bytes; `None` derives nothing.
-    fn problem(&self, roots: &[usize], banned: &BTreeSet<usize>, price: Option<u64>, wish: &Wish) -> Problem {
+    pub fn problem(&self, roots: &[usize], banned: &BTreeSet<usize>, price: Option<u64>, wish: &Wish) -> Problem {
         let mut classes = self.base.clone();
         for (k, choices) in classes.iter_mut().enumerate() {
             if let (Some(weight), Some((bytes, _)), false) = (price, self.derivable[k], banned.contains(&k)) {

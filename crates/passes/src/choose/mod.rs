@@ -8,6 +8,7 @@ mod classes;
 
 use crate::cost::Device;
 use crate::dag::Dag;
+use crate::extract::Problem;
 use crate::rules::Class;
 use crate::term::Graph;
 use classes::Classes;
@@ -101,6 +102,13 @@ pub struct Variant {
     pub time_ps: u64,
     /// Resident bytes of its derived weights.
     pub resident: u64,
+}
+
+/// The extraction problem of the roots, without regard to the budget.
+pub fn problem(g: &Graph, roots: &[Id], wish: &Wish) -> Problem {
+    let c = Classes::new(g, wish);
+    let roots: Vec<usize> = roots.iter().map(|r| c.index[&g.eg.find(*r)]).collect();
+    c.problem(&roots, &BTreeSet::new(), Some(1), wish)
 }
 
 /// Chooses a term for the roots.
