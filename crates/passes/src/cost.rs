@@ -44,7 +44,7 @@ impl Device {
 
     /// The price of resident bytes in picoseconds, at least one; `weight` multiplies it.
     pub fn resident_ps(&self, bytes: u64, weight: u64) -> u64 {
-        let ps = u128::from(bytes) * u128::from(self.resident_ps_per_mib) * u128::from(weight) >> 20;
+        let ps = (u128::from(bytes) * u128::from(self.resident_ps_per_mib) * u128::from(weight)) >> 20;
         u64::try_from(ps).unwrap_or(u64::MAX).max(1)
     }
 }

@@ -78,7 +78,6 @@ fn the_release_gets_its_two_tables() {
         assert!(!body.ops.iter().any(|op| scale(p.module.funcs[0].op(*op))), "{law}");
         assert!(p.load.funcs[2].ops.iter().any(scale), "{law}");
         assert_eq!(largest(&p).saturation.stop, Stop::Saturated, "{law}");
-        println!("{law}: {:?}", largest(&p).saturation);
     }
 }
 
@@ -162,4 +161,20 @@ fn the_trade_of_time_for_memory_is_listed() {
     assert!((2..=4).contains(&v.len()), "{v:?}");
     assert!(v.windows(2).all(|w| w[0].time_ps < w[1].time_ps && w[0].resident > w[1].resident), "{v:?}");
     assert_eq!(v.last().map(|v| v.resident), Some(0));
+}
+
+/// Taking away any rule leaves another program, but for three that the release has no use for: folding of transposes (the
+/// constructors do it), comparing widened values, and factors before a plain product.
+#[test]
+fn no_other_rule_is_idle_in_the_release() {
+    let hash = |law: &str, without: &str| {
+        let p = program(RELEASE, Numerics::BF16, law, |o| o.without.extend([without.to_owned()]));
+        pass::structural_hash(&p)
+    };
+    let whole = ["greedy", "sampled"].map(|law| hash(law, ""));
+    let idle: Vec<&str> = spinec_passes::rules::rules()
+        .map(|r| r.name)
+        .filter(|r| ["greedy", "sampled"].map(|law| hash(law, r)) == whole)
+        .collect();
+    assert_eq!(idle, ["transpose-fold", "argmax-widen", "linear-scale"]);
 }

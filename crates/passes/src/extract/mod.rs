@@ -7,7 +7,7 @@ mod climb;
 mod exact;
 mod greedy;
 
-pub use exact::exact;
+pub use exact::{cheaper, exact};
 pub use greedy::greedy;
 
 /// A way to make a class.

@@ -21,7 +21,7 @@ pub(super) fn run(mut program: Program, _options: &Options) -> Result<Program, P
     for d in &program.derived {
         let ty = &program.module.weight(d.weight).ty;
         let key = match places.get(&d.weight).cloned().flatten() {
-            Some(at) if ty.rank() == 2 => Some((at, ty.dtype, ty.dims[0].clone())),
+            Some(at) if ty.rank() == 2 && !ty.dist => Some((at, ty.dtype, ty.dims[0].clone())),
             _ => None,
         };
         match key.as_ref().and_then(|k| by_use.get(k)) {

@@ -65,7 +65,10 @@ pub struct Options {
     pub device: Device,
     /// Classes of rules that may fire.
     pub classes: BTreeSet<Class>,
-    /// Resident bytes of all derived weights; `None` is no limit.
+    /// Rules left out by name.
+    pub without: BTreeSet<String>,
+    /// Resident bytes of all derived weights; `None` is no limit. Regions are served in the order of the text, each from what
+    /// those before it left.
     pub budget: Option<u64>,
     /// Bounds of saturation.
     pub limits: Limits,
@@ -81,6 +84,7 @@ impl Options {
         Options {
             device,
             classes: [Class::Exact, Class::Reassociating, Class::RoundingChanging].into(),
+            without: BTreeSet::new(),
             budget: None,
             limits: Limits::default(),
             limit_rewrites: None,
@@ -105,7 +109,7 @@ pub struct Pass {
 pub enum Repeat {
     /// Nothing.
     Nothing,
-    /// Something, for the reason given.
+    /// Something else, for the reason given.
     Other(&'static str),
 }
 
@@ -120,7 +124,9 @@ pub const PASSES: &[Pass] = &[
     Pass {
         name: "rewrite",
         doc: "saturates every region with the rules, chooses the cheapest term, derives weights within the budget",
-        repeat: Repeat::Other("the chosen term is a new starting point, and saturation is limited"),
+        repeat: Repeat::Other(
+            "refused once weights were derived: what is derived from derived weights is not derived from the checkpoint",
+        ),
         run: rewrite::run,
     },
     Pass {
@@ -208,6 +214,7 @@ pub fn run(module: Module, options: &Options, observe: &mut dyn FnMut(&Ran, &Pro
 /// See [`PassError`].
 pub fn run_one(name: &str, program: Program, options: &Options) -> Result<Program, PassError> {
     let pass = PASSES.iter().find(|p| p.name == name).ok_or_else(|| PassError::Unknown(name.to_owned()))?;
+    check("", &program)?;
     let mut program = (pass.run)(program, options)?;
     program.module = canonical(&program.module);
     program.load = canonical(&program.load);

@@ -142,41 +142,64 @@ impl Builder<'_> {
         }
     }
 
-    /// The results of a node. What comes from no op of the spec is where the op that needs it is.
+    /// The results of a node, after all it needs: what is used stands before what uses it in a term.
     fn node(&mut self, region: usize, n: usize, block: RegionId, user: &Loc) -> Result<Vec<ValueId>, String> {
-        if let Some(known) = &self.emitted[region][n] {
-            return Ok(known.clone());
+        let solution = self.chosen[region].solution.clone();
+        let mut wanted = BTreeSet::new();
+        let mut stack = vec![n];
+        while let Some(n) = stack.pop() {
+            if self.emitted[region][n].is_none() && wanted.insert(n) {
+                let children = &solution.dag.nodes[n].children;
+                stack.extend(&children[usize::from(rows_of_derived(&solution, n))..]);
+            }
         }
-        let chosen = &self.chosen[region];
-        let solution = chosen.solution.clone();
+        for n in wanted {
+            let made = self.emit(region, &solution, n, block, user)?;
+            self.emitted[region][n] = Some(made);
+        }
+        self.emitted[region][n].clone().ok_or_else(|| "a node was not emitted".to_owned())
+    }
+
+    /// The first result of a node that is emitted.
+    fn ready(&self, region: usize, n: usize) -> Result<ValueId, String> {
+        let results = self.emitted[region][n].as_ref();
+        results.and_then(|r| r.first().copied()).ok_or_else(|| "a node is used before it is made".to_owned())
+    }
+
+    /// Emits a node whose operands are there. What comes from no op of the spec is where the op that needs it is.
+    fn emit(
+        &mut self,
+        region: usize,
+        solution: &Solution,
+        n: usize,
+        block: RegionId,
+        user: &Loc,
+    ) -> Result<Vec<ValueId>, String> {
         let node = &solution.dag.nodes[n];
         let origin = solution.origin.get(n).copied().flatten();
         let loc = origin.map_or_else(|| user.clone(), |i| self.old.op(self.cut.regions[region].ops[i]).loc.clone());
-        let made = match node.head {
+        Ok(match node.head {
             None => {
                 let narrow = self.derived(region, n, block, &loc)?;
                 vec![self.widen(narrow, &node.types, block, &loc)?]
             }
             Some(Head::Leaf(l)) => vec![self.value(self.cut.regions[region].leaves[l as usize], block)?],
-            Some(Head::Proj(p)) => vec![self.node(region, node.children[0], block, &loc)?[p as usize]],
-            // Rows of a derived weight are taken as they are stored and widened after.
-            Some(Head::Op(Opcode::Take)) if solution.dag.nodes[node.children[0]].head.is_none() => {
+            Some(Head::Proj(p)) => {
+                let results = self.emitted[region][node.children[0]].as_ref();
+                vec![*results.and_then(|r| r.get(p as usize)).ok_or("an op has too few results")?]
+            }
+            Some(Head::Op(code)) if rows_of_derived(solution, n) => {
                 let table = self.derived(region, node.children[0], block, &loc)?;
-                let index = self.node(region, node.children[1], block, &loc)?[0];
-                let attrs = node.key.attrs().clone();
-                let rows = append(&mut self.new, block, Opcode::Take, vec![table, index], attrs, &[], loc.clone())?[0];
-                vec![self.widen(rows, &node.types, block, &loc)?]
+                let index = self.ready(region, node.children[1])?;
+                let rows =
+                    append(&mut self.new, block, code, vec![table, index], node.key.attrs().clone(), &[], loc.clone())?;
+                vec![self.widen(rows[0], &node.types, block, &loc)?]
             }
             Some(Head::Op(code)) => {
-                let mut operands = Vec::new();
-                for c in &node.children {
-                    operands.push(self.node(region, *c, block, &loc)?[0]);
-                }
+                let operands = node.children.iter().map(|c| self.ready(region, *c)).collect::<Result<Vec<_>, _>>()?;
                 append(&mut self.new, block, code, operands, node.key.attrs().clone(), &node.types, loc)?
             }
-        };
-        self.emitted[region][n] = Some(made.clone());
-        Ok(made)
+        })
     }
 
     fn derived(&mut self, region: usize, n: usize, block: RegionId, loc: &Loc) -> Result<ValueId, String> {
@@ -202,6 +225,12 @@ impl Builder<'_> {
             _ => Ok(v),
         }
     }
+}
+
+/// True for a take from a derived weight: its rows are taken as they are stored and widened after.
+fn rows_of_derived(solution: &Solution, n: usize) -> bool {
+    let nodes = &solution.dag.nodes;
+    nodes[n].head == Some(Head::Op(Opcode::Take)) && nodes[nodes[n].children[0]].head.is_none()
 }
 
 /// Values used anywhere in a function.

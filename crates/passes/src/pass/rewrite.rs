@@ -5,6 +5,7 @@ use super::{Derived, Options, PassError, Program, RegionRecord};
 use crate::choose::{Solution, Wish, choose};
 use crate::dag::append;
 use crate::region::{cut, structure, terms};
+use crate::rules::{Rule, rules};
 use crate::saturate::saturate;
 use spinec_ir::ir::{Attr, Attrs, Func, Loc, Module, Weight, WeightId};
 use spinec_ir::ops::Opcode;
@@ -21,6 +22,9 @@ pub(super) struct Table {
 }
 
 pub(super) fn run(mut program: Program, options: &Options) -> Result<Program, PassError> {
+    if !program.derived.is_empty() {
+        return Err(PassError::Internal("weights were derived already".to_owned()));
+    }
     let env = largest(&program.module);
     let mut table = Table::default();
     let mut fuel = options.limit_rewrites;
@@ -64,6 +68,11 @@ fn largest(module: &Module) -> Env {
     module.symbols.iter().filter_map(|s| Some((s.name.clone(), s.bounds.max.or(s.bounds.min)?))).collect()
 }
 
+/// The rules that may fire, in order.
+fn enabled(options: &Options) -> Vec<&'static Rule> {
+    rules().filter(|r| options.classes.contains(&r.class) && !options.without.contains(r.name)).collect()
+}
+
 #[allow(clippy::too_many_arguments)]
 fn region(
     module: &Module,
@@ -77,7 +86,7 @@ fn region(
 ) -> Result<(RegionRecord, Solution), PassError> {
     let internal = |why: String| PassError::Internal(format!("function `{}`: {why}", func.name));
     let mut t = terms(module, func, cut, index).map_err(internal)?;
-    let saturation = saturate(&mut t.graph, &options.classes, options.limits, fuel).map_err(internal)?;
+    let saturation = saturate(&mut t.graph, &enabled(options), options.limits, fuel).map_err(internal)?;
     let wish = Wish {
         device: &options.device,
         env,
@@ -131,7 +140,7 @@ impl Table {
             .filter_map(|w| program.module.weights.get(w))
             .map(|w| w.name.clone())
             .collect();
-        let weight = add_weight(&mut program.module, name, ty.with_dtype(d.storage));
+        let weight = add_weight(&mut program.module, name, TensorType { dtype: d.storage, ..ty });
         self.by_definition.insert(text.clone(), program.derived.len());
         self.present.insert(text);
         self.bytes += d.bytes;

@@ -6,6 +6,7 @@ use egg::{EGraph, Id};
 use spinec_ir::ir::{Attr, Attrs};
 use spinec_ir::ops::Opcode;
 use spinec_ir::ty::{DType, Dim, TensorType, Type};
+use std::collections::BTreeSet;
 
 /// An e-graph over terms.
 #[derive(Clone, Debug)]
@@ -79,37 +80,55 @@ impl Graph {
         }
         for inner in self.defs(x, Opcode::Cast) {
             let (from, via) = (self.ty(inner.children[0])?.dtype, self.ty(x)?.dtype);
-            if widens(from, via) {
+            if from != via && widens(from, via) {
                 return self.cast(inner.children[0], dtype);
             }
         }
         self.op(Opcode::Cast, &[x], Attrs::from([("dtype", Attr::DType(dtype))]))
     }
 
-    /// `x` under other dims, itself if it has them. A reshape below is skipped.
+    /// `x` under other dims: of what `x` is a reshape of, at any depth, the first that has them, else a reshape of the first.
     pub fn reshape(&mut self, x: Id, dims: Vec<Dim>) -> Option<Id> {
-        if self.ty(x)?.dims == dims {
-            return Some(x);
+        let mut below = BTreeSet::from([self.eg.find(x)]);
+        let mut stack = vec![x];
+        while let Some(x) = stack.pop() {
+            for inner in self.defs(x, Opcode::Reshape) {
+                let child = self.eg.find(inner.children[0]);
+                if below.insert(child) {
+                    stack.push(child);
+                }
+            }
         }
-        if let Some(inner) = self.defs(x, Opcode::Reshape).first() {
-            return self.reshape(inner.children[0], dims);
+        let fits = |id: &Id| self.ty(*id).is_some_and(|t| t.dims == dims);
+        match below.iter().find(|id| fits(id)) {
+            Some(id) => Some(*id),
+            None => self.op(Opcode::Reshape, &[*below.first()?], Attrs::from([("dims", Attr::Dims(dims))])),
         }
-        self.op(Opcode::Reshape, &[x], Attrs::from([("dims", Attr::Dims(dims))]))
     }
 
-    /// `x` with axes permuted, itself if they are not. A transpose below is folded in.
+    /// `x` with axes permuted: of what `x` is a transpose of, at any depth, the first that is in this order, else a transpose
+    /// of the first.
     pub fn transpose(&mut self, x: Id, axes: &[usize]) -> Option<Id> {
-        if axes.iter().enumerate().all(|(i, a)| i == *a) {
-            return Some(x);
+        let start = (self.eg.find(x), axes.to_vec());
+        let mut below = BTreeSet::from([start.clone()]);
+        let mut stack = vec![start];
+        while let Some((x, axes)) = stack.pop() {
+            for inner in self.defs(x, Opcode::Transpose) {
+                let Some(Attr::Ints(own)) = inner.key.attrs().get("axes") else { continue };
+                let own: Option<Vec<usize>> = axes.iter().map(|a| usize::try_from(*own.get(*a)?).ok()).collect();
+                let next = (self.eg.find(inner.children[0]), own?);
+                if below.insert(next.clone()) {
+                    stack.push(next);
+                }
+            }
         }
-        if let Some(inner) = self.defs(x, Opcode::Transpose).first()
-            && let Some(Attr::Ints(below)) = inner.key.attrs().get("axes")
-        {
-            let axes: Option<Vec<usize>> = axes.iter().map(|a| usize::try_from(*below.get(*a)?).ok()).collect();
-            return self.transpose(inner.children[0], &axes?);
+        let in_order = |axes: &[usize]| axes.iter().enumerate().all(|(i, a)| i == *a);
+        if let Some((id, _)) = below.iter().find(|(_, axes)| in_order(axes)) {
+            return Some(*id);
         }
+        let (x, axes) = below.first()?;
         let axes = axes.iter().map(|a| *a as i64).collect();
-        self.op(Opcode::Transpose, &[x], Attrs::from([("axes", Attr::Ints(axes))]))
+        self.op(Opcode::Transpose, &[*x], Attrs::from([("axes", Attr::Ints(axes))]))
     }
 
     /// `x` times the transpose of `w`, in the promoted dtype.

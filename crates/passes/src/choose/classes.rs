@@ -1,123 +1,33 @@
-//! From a saturated graph to one term: extraction with derived weights and a memory budget.
-//!
-//! A class that depends on weights only may be *derived*: computed once, before the first run, and kept. That costs no time
-//! in a run and resident bytes, whose price in time is part of the device record. What is only a view of weights is never
-//! derived, since reading it through the view costs the same.
+//! A saturated graph as an extraction problem, and a solution of the problem as a term.
 
-use crate::cost::{self, Device, Operand};
+use super::{Derivation, Reason, Refusal, Solution, Variant, Wish, pareto};
+use crate::cost::{self, Operand};
 use crate::dag::{Dag, DagNode};
 use crate::extract::{Choice, Picks, Problem, extract};
 use crate::rules::Class;
-use crate::term::{Graph, Head, Term};
+use crate::term::{Graph, Key, Term};
 use egg::Id;
+use spinec_ir::ir::Attrs;
 use spinec_ir::ops::Opcode;
 use spinec_ir::ty::{DType, Env, Type};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What extraction is asked for.
-#[derive(Clone, Debug)]
-pub struct Wish<'a> {
-    /// What times are costed against.
-    pub device: &'a Device,
-    /// Values of the symbols that sizes are costed at.
-    pub env: &'a Env,
-    /// Classes of rules allowed; a derived weight is stored narrower than it is computed only if it may change rounding.
-    pub classes: &'a BTreeSet<Class>,
-    /// Resident bytes that derived weights of the region may take; `None` is no limit.
-    pub budget: Option<u64>,
-    /// Derived weights that are there already, by definition: they cost nothing more.
-    pub present: &'a BTreeSet<String>,
-    /// Classes of values the spec computes itself. Such a value is kept in its own dtype; one that rewriting made is rounded,
-    /// once, to the widest dtype of the weights it comes from, if its own is the one they are computed with.
-    pub written: &'a BTreeSet<Id>,
-}
-
-/// A derived weight of a region.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Derivation {
-    /// How it is computed, in the dtype of its value; the root is the last node.
-    pub definition: Dag,
-    /// The dtype it is rounded to, once, after everything else.
-    pub storage: DType,
-    /// Resident bytes.
-    pub bytes: u64,
-    /// Picoseconds a run would take longer without it, everything else chosen anew.
-    pub saving_ps: u64,
-}
-
-/// A derived weight that was not made.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Refusal {
-    /// Its type and what it is made of.
-    pub what: String,
-    /// Resident bytes it would take.
-    pub bytes: u64,
-    /// Picoseconds a run it would save.
-    pub saving_ps: u64,
-    /// Why.
-    pub reason: Reason,
-}
-
-/// Why a derived weight was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
-    /// The budget does not hold it besides what saves more per byte.
-    Capacity {
-        /// Bytes wanted by all derived weights of the region when it was refused.
-        wanted: u64,
-        /// Bytes there are.
-        budget: u64,
-    },
-    /// It would save time, but less than its resident bytes are worth on the device.
-    Costlier,
-}
-
-/// The term chosen for a region.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Solution {
-    /// Nodes, what is used before what uses it; derived weights have no children.
-    pub dag: Dag,
-    /// The nodes of the roots.
-    pub roots: Vec<usize>,
-    /// Derived weights by node.
-    pub derived: BTreeMap<usize, Derivation>,
-    /// For every node the class it comes from.
-    pub classes: Vec<Id>,
-    /// For every node the place in the region of the first op that it is equal to, if there is one.
-    pub origin: Vec<Option<usize>>,
-    /// Refused derived weights, in order.
-    pub refused: Vec<Refusal>,
-    /// Time of a run, picoseconds.
-    pub time_ps: u64,
-    /// Other choices by time and resident bytes, the fastest first, none worse than another in both; at most four.
-    pub variants: Vec<Variant>,
-}
-
-/// A trade of time for memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Variant {
-    /// Time of a run, picoseconds.
-    pub time_ps: u64,
-    /// Resident bytes of its derived weights.
-    pub resident: u64,
-}
-
 /// Prices of resident bytes the variants are found at, as multiples of the device's.
 const VARIANT_PRICES: [u64; 4] = [0, 1, 1 << 6, 1 << 12];
 
 /// A graph's classes with their nodes in order.
-struct Classes<'a> {
+pub(super) struct Classes<'a> {
     g: &'a Graph,
     ids: Vec<Id>,
-    index: BTreeMap<Id, usize>,
+    pub index: BTreeMap<Id, usize>,
     nodes: Vec<Vec<Term>>,
     /// Bytes of an element as it is read from memory.
     width: Vec<u64>,
     /// Bytes of the narrowest dtype that holds the values, which decides how fast products of them are.
     value: Vec<u64>,
     /// Resident bytes if derived, and the storage dtype; none if it cannot be.
-    derivable: Vec<Option<(u64, DType)>>,
+    pub derivable: Vec<Option<(u64, DType)>>,
     /// The nodes as choices.
     base: Vec<Vec<Choice>>,
     /// The same with choices for what depends on weights and constants only.
@@ -125,58 +35,8 @@ struct Classes<'a> {
     definitions: RefCell<BTreeMap<usize, Dag>>,
 }
 
-/// Chooses a term for the roots.
-///
-/// # Errors
-/// A root that no acyclic term makes: saturation lost it.
-pub fn choose(g: &Graph, roots: &[Id], wish: &Wish) -> Result<Solution, String> {
-    let c = Classes::new(g, wish);
-    let roots: Vec<usize> = roots.iter().map(|r| c.index[&g.eg.find(*r)]).collect();
-    let mut banned: BTreeSet<usize> = BTreeSet::new();
-    let mut refused: Vec<Refusal> = Vec::new();
-    let mut victims: Vec<usize> = Vec::new();
-    let lost = || "a root has no acyclic term".to_owned();
-    let mut found = loop {
-        let (picks, savings) = c.solve(&roots, &banned, wish).ok_or_else(lost)?;
-        let wanted = c.resident(&savings);
-        let Some(budget) = wish.budget.filter(|b| wanted > *b) else { break (picks, savings) };
-        // The one that saves least for its bytes goes; ties go to the later class.
-        let worth = |k: &usize| {
-            let bytes = c.derivable[*k].map_or(1, |d| d.0.max(1));
-            u128::from(savings[k]) * (1 << 40) / u128::from(bytes)
-        };
-        let Some(victim) = savings.keys().rev().min_by_key(|k| worth(k)).copied() else { break (picks, savings) };
-        refused.push(Refusal {
-            what: c.describe(victim),
-            bytes: c.derivable[victim].map_or(0, |d| d.0),
-            saving_ps: savings[&victim],
-            reason: Reason::Capacity { wanted, budget },
-        });
-        banned.insert(victim);
-        victims.push(victim);
-    };
-    // What was refused early may fit beside what was refused later.
-    for i in 0..victims.len().saturating_sub(1) {
-        banned.remove(&victims[i]);
-        let again = c.solve(&roots, &banned, wish).filter(|(_, s)| wish.budget.is_none_or(|b| c.resident(s) <= b));
-        match again {
-            Some(better) => {
-                refused[i].bytes = 0;
-                found = better;
-            }
-            None => {
-                banned.insert(victims[i]);
-            }
-        }
-    }
-    refused.retain(|r| r.bytes > 0);
-    let (picks, savings) = found;
-    refused.extend(c.costlier(&roots, &banned, &picks, wish));
-    c.solution(&roots, &picks, &savings, refused, wish).ok_or_else(lost)
-}
-
 impl<'a> Classes<'a> {
-    fn new(g: &'a Graph, wish: &Wish) -> Classes<'a> {
+    pub fn new(g: &'a Graph, wish: &Wish) -> Classes<'a> {
         let mut ids: Vec<Id> = g.eg.classes().map(|c| c.id).collect();
         ids.sort();
         let index = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
@@ -217,7 +77,7 @@ impl<'a> Classes<'a> {
     }
 
     /// Resident bytes of derived classes.
-    fn resident(&self, derived: &BTreeMap<usize, u64>) -> u64 {
+    pub fn resident(&self, derived: &BTreeMap<usize, u64>) -> u64 {
         derived.keys().map(|k| self.derivable[*k].map_or(0, |d| d.0)).sum()
     }
 
@@ -327,7 +187,7 @@ impl<'a> Classes<'a> {
 
     /// The extraction problem: a class's nodes in order, then, if it may be, its derivation. `price` multiplies the price of
     /// resident bytes; `None` derives nothing.
-    fn problem(&self, roots: &[usize], banned: &BTreeSet<usize>, price: Option<u64>, wish: &Wish) -> Problem {
+    pub fn problem(&self, roots: &[usize], banned: &BTreeSet<usize>, price: Option<u64>, wish: &Wish) -> Problem {
         let mut classes = self.base.clone();
         for (k, choices) in classes.iter_mut().enumerate() {
             if let (Some(weight), Some((bytes, _)), false) = (price, self.derivable[k], banned.contains(&k)) {
@@ -359,7 +219,12 @@ impl<'a> Classes<'a> {
     }
 
     /// The picks at the device's price, and for every derived class the time its absence would cost.
-    fn solve(&self, roots: &[usize], banned: &BTreeSet<usize>, wish: &Wish) -> Option<(Picks, BTreeMap<usize, u64>)> {
+    pub fn solve(
+        &self,
+        roots: &[usize],
+        banned: &BTreeSet<usize>,
+        wish: &Wish,
+    ) -> Option<(Picks, BTreeMap<usize, u64>)> {
         let problem = self.problem(roots, banned, Some(1), wish);
         let picks = extract(&problem)?;
         let with = self.measure(&problem, &picks).time_ps;
@@ -374,7 +239,7 @@ impl<'a> Classes<'a> {
     }
 
     /// What only the price of memory keeps out: derived at no price, not derived at the device's.
-    fn costlier(&self, roots: &[usize], banned: &BTreeSet<usize>, picks: &Picks, wish: &Wish) -> Vec<Refusal> {
+    pub fn costlier(&self, roots: &[usize], banned: &BTreeSet<usize>, picks: &Picks, wish: &Wish) -> Vec<Refusal> {
         let problem = self.problem(roots, banned, Some(0), wish);
         let Some(free) = extract(&problem) else { return Vec::new() };
         let with = self.measure(&problem, &free).time_ps;
@@ -406,7 +271,7 @@ impl<'a> Classes<'a> {
         dag
     }
 
-    fn describe(&self, k: usize) -> String {
+    pub fn describe(&self, k: usize) -> String {
         let ty = self.g.facts(self.ids[k]).tensor().map(ToString::to_string).unwrap_or_default();
         format!("{ty} = {}", self.definition(k).expression())
     }
@@ -419,7 +284,7 @@ impl<'a> Classes<'a> {
         for k in order {
             let types = self.g.facts(self.ids[k]).types.clone();
             let node = if self.is_derived(picks, k) {
-                DagNode { head: None, key: crate::term::Key::new(Default::default()), children: vec![], types }
+                DagNode { head: None, key: Key::new(Attrs::new()), children: vec![], types }
             } else {
                 let n = &self.nodes[k][picks[k]?];
                 let children =
@@ -432,7 +297,7 @@ impl<'a> Classes<'a> {
         Some((dag, place))
     }
 
-    fn solution(
+    pub fn solution(
         &self,
         roots: &[usize],
         picks: &Picks,
@@ -473,25 +338,4 @@ impl<'a> Classes<'a> {
             variants: pareto(variants),
         })
     }
-}
-
-/// Those that no other beats in both, the fastest first, at most four: the ends and what lies between.
-fn pareto(mut all: Vec<Variant>) -> Vec<Variant> {
-    all.sort();
-    all.dedup();
-    let mut out: Vec<Variant> = Vec::new();
-    for v in all {
-        if out.last().is_none_or(|l| v.resident < l.resident) {
-            out.push(v);
-        }
-    }
-    if out.len() > 4 {
-        out.remove(3);
-    }
-    out
-}
-
-/// True if a node is a leaf of its region.
-pub fn is_leaf(node: &DagNode) -> bool {
-    matches!(node.head, Some(Head::Leaf(_)))
 }
