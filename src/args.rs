@@ -37,6 +37,56 @@ pub enum Command {
     Synth(SynthArgs),
     /// Say what an error code means
     Explain(ExplainArgs),
+    /// Check PTX, or run it on the CPU with memory, race and synchronisation checks
+    #[command(subcommand)]
+    Ptx(PtxCommand),
+}
+
+/// `spinec ptx`
+#[derive(Debug, Subcommand)]
+pub enum PtxCommand {
+    /// Parse a PTX file and resolve every instruction
+    Check(PtxCheckArgs),
+    /// Run a kernel: findings and counters, output buffers written back
+    Run(PtxRunArgs),
+}
+
+/// `spinec ptx check`
+#[derive(Debug, Args)]
+pub struct PtxCheckArgs {
+    /// PTX file
+    pub file: PathBuf,
+    /// One JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `spinec ptx run`
+#[derive(Debug, Args)]
+pub struct PtxRunArgs {
+    /// PTX file
+    pub file: PathBuf,
+    /// Kernel to run
+    #[arg(long)]
+    pub entry: String,
+    /// Blocks: x, x,y or x,y,z
+    #[arg(long, value_name = "X,Y,Z")]
+    pub grid: String,
+    /// Threads of a block: x, x,y or x,y,z
+    #[arg(long, value_name = "X,Y,Z")]
+    pub block: String,
+    /// Blocks of a cluster, if not the kernel's own
+    #[arg(long, value_name = "X,Y,Z")]
+    pub cluster: Option<String>,
+    /// Dynamic shared memory in bytes
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub shared: usize,
+    /// Arguments: {"args": [{"buffer": FILE, "mode": "in|out|inout", "bytes": N} | {"f32": 1.0} | ...]}
+    #[arg(long, value_name = "SPEC.json")]
+    pub args: PathBuf,
+    /// One JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What every command says about a spec.

@@ -31,5 +31,6 @@ fn run(cli: &Cli) -> Exit {
         Command::Run(a) => commands::run::run(a),
         Command::Synth(a) => commands::synth::run(a),
         Command::Explain(a) => commands::explain::run(a),
+        Command::Ptx(c) => commands::ptx::run(c),
     }
 }

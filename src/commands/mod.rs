@@ -3,5 +3,6 @@
 pub mod check;
 pub mod eval;
 pub mod explain;
+pub mod ptx;
 pub mod run;
 pub mod synth;

@@ -69,9 +69,10 @@ fn scale(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
 }
 
 fn scale_by(g: &mut Graph, p: &Product, k: usize, code: Opcode, u: Id, s: Id) -> Option<Id> {
-    if !g.ty(u)?.dtype.is_float() || p.real_axes(g, k, s)?.iter().any(|l| p.summed(*l)) {
+    if !g.ty(u)?.dtype.is_float() {
         return None;
     }
+    // Nothing with a summed axis aligns to the result.
     let s = p.align(g, k, s, &p.out)?;
     let e = p.with(g, k, u)?;
     g.binary(code, e, s)
