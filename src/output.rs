@@ -32,6 +32,13 @@ pub fn note(text: &str) {
     eprintln!("note: {text}");
 }
 
+/// Prints a line on stdout. A reader that went away is no error.
+pub fn line(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{text}");
+    let _ = out.flush();
+}
+
 /// Prints one JSON object on stdout. A reader that went away is no error.
 pub fn json(value: &serde_json::Value) {
     let mut out = std::io::stdout().lock();

@@ -269,18 +269,19 @@ fn what_does_not_fit_is_said_before_anything_runs() {
     );
 }
 
-/// Eight requests that all reach the end of a context which is no multiple of a pool page.
+/// Eight requests that reach the end of the context in the same round, each with pages it does not fill: the scratch rows
+/// of the last block reach one position into the tenth page.
 #[test]
 fn as_many_requests_as_promised_fit_to_the_end_of_the_context() {
     let dir = TempDir::new().expect("a directory");
     let file = dir.path().join("requests.jsonl");
-    let lines: Vec<String> = (0..8).map(|i| json!({"prompt_ids": [i + 1, 5], "max_tokens": 100}).to_string()).collect();
+    let prompt = |n: usize| (0..n).map(|i| i * 7 % 500).collect::<Vec<_>>();
+    let lines: Vec<String> =
+        (0..8).map(|i| json!({"prompt_ids": prompt(50 + i), "max_tokens": 500}).to_string()).collect();
     std::fs::write(&file, lines.join("\n")).expect("a file");
-    for context in ["17", "33"] {
-        let v = demo_json(&["--requests", text(&file), "--ignore-eos", "--set", &format!("serve.context={context}")]);
-        for r in v["requests"].as_array().expect("requests") {
-            assert_eq!(r["finish"], "length");
-        }
+    let v = demo_json(&["--requests", text(&file), "--ignore-eos", "--width", "1", "--set", "serve.context=131"]);
+    for (i, r) in v["requests"].as_array().expect("requests").iter().enumerate() {
+        assert_eq!((r["finish"].as_str(), r["tokens"].as_array().map(Vec::len)), (Some("length"), Some(131 - 50 - i)));
     }
 }
 

@@ -22,15 +22,15 @@ pub fn run(args: &CheckArgs) -> Exit {
     output::diagnostics(diags, &sources);
     if exit == Exit::Ok {
         match system {
-            Some(s) => println!(
+            Some(s) => output::line(&format!(
                 "ok: system {} with {} weights, {} states, phases {}, entries {}",
                 s.name,
                 s.weights.len(),
                 s.states.len(),
                 s.phases().join(" "),
                 s.entries().join(" ")
-            ),
-            None => println!("ok: {}", args.spec.spec.display()),
+            )),
+            None => output::line(&format!("ok: {}", args.spec.spec.display())),
         }
     }
     exit

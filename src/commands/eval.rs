@@ -191,7 +191,7 @@ fn write(args: &EvalArgs, out: Evaluated) -> Exit {
         output::json(&json!({"schema": "spinec.eval/1", "output": args.output, "tensors": list, "notes": out.notes}));
     } else {
         for (n, t) in &out.tensors {
-            println!("{n}: {}{:?}", t.dtype, t.shape);
+            output::line(&format!("{n}: {}{:?}", t.dtype, t.shape));
         }
     }
     Exit::Ok

@@ -9,13 +9,13 @@ use spinec_ir::diag::{CODES, code_info, suggest};
 pub fn run(args: &ExplainArgs) -> Exit {
     let Some(code) = &args.code else {
         for (code, meaning) in CODES {
-            println!("{code}  {meaning}");
+            output::line(&format!("{code}  {meaning}"));
         }
         return Exit::Ok;
     };
     match code_info(code) {
         Some(meaning) => {
-            println!("{code}: {meaning}");
+            output::line(&format!("{code}: {meaning}"));
             Exit::Ok
         }
         None => {

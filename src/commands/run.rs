@@ -49,9 +49,8 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
     progress.set_message("checking weights");
     let store = files::bind_weights(&system, &sources, checkpoints, args.strict)?;
     let tables = Tables { weights: system.weights.clone(), states: system.states.clone() };
-    let per_request = system.serve.context + system.serve.block;
-    let positions = usize::try_from(per_request.saturating_mul(system.serve.requests)).unwrap_or(usize::MAX);
-    let capacity = Capacity { positions, requests: usize::try_from(system.serve.requests).unwrap_or(1) };
+    let whole = |n: i64| usize::try_from(n).unwrap_or(usize::MAX);
+    let capacity = Capacity::of(whole(system.serve.requests), whole(system.serve.context + system.serve.block));
     let runtime = files::runtime(args.backend, &tables, system.numerics, Box::new(store), args.threads, capacity)?;
     progress.finish_and_clear();
     let options = EngineOptions {
@@ -84,10 +83,12 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
     if args.json {
         output::json(&report(&done, &totals, &peak, load, wall));
     } else if single {
-        println!();
+        output::line("");
     } else {
         for d in &done {
-            println!("{}", json!({"id": d.id, "tokens": d.tokens, "text": d.text, "finish": d.finish.name()}));
+            output::line(
+                &json!({"id": d.id, "tokens": d.tokens, "text": d.text, "finish": d.finish.name()}).to_string(),
+            );
         }
     }
     let failed = done.iter().any(|d| d.finish == spinec_exec::engine::Finish::Error);

@@ -2,7 +2,7 @@
 
 mod support;
 
-use spinec_exec::engine::Finish;
+use spinec_exec::engine::{Engine, Finish, Quiet};
 use spinec_exec::runtime::Mode;
 use spinec_ir::ty::Numerics;
 use support::demo::{demo, expected};
@@ -178,4 +178,51 @@ fn logits_of_a_row_are_the_same_bits_in_any_call() {
 fn driver_state(d: &mut Driver, r: spinec_exec::runtime::RequestId, want: &support::driver::Values, what: &str) {
     let got = d.runtime.export(r).expect("state");
     support::driver::assert_same_state(&got, want, what);
+}
+
+#[test]
+fn a_drafter_without_bridge_and_tail_is_lossless_too() {
+    for s in ["s0", "s1", "s3", "s4"] {
+        let pair =
+            [("target", format!("tests/data/golden/{s}/target")), ("drafter", format!("tests/data/golden/{s}/dflash"))];
+        let system = system("graphs/hybrid-dflash.yaml", Numerics::F32, &pair);
+        let gold = tensors(&format!("tests/data/golden/{s}/target/golden.safetensors"));
+        let prompt: Vec<u32> = ints(&gold["input_ids"])[..20].iter().map(|i| *i as u32).collect();
+        let want: Vec<u32> = ints(&gold["greedy_from_20"]).iter().map(|i| *i as u32).collect();
+        let requests = [greedy(&prompt, 24), sampled(&prompt[3..], 24, 0.8, 0, 0.9, 7), greedy(&prompt[..2], 30)];
+        let batch = run_all(&system, &requests, speculative()).done;
+        assert_eq!(batch[0].tokens, want, "{s}");
+        assert_eq!(batch[2].tokens, solo(&system, &requests[2], plain()).tokens, "{s}");
+        for (r, d) in requests.iter().zip(&batch) {
+            assert_eq!(*d, solo(&system, r, speculative()), "{s}: alone and in a mixed batch");
+        }
+    }
+}
+
+#[test]
+fn neither_threads_nor_the_size_of_a_batch_change_a_token_of_the_demo() {
+    let system = demo();
+    let all = expected();
+    let requests: Vec<_> = (0..8)
+        .map(|i| {
+            let prompt = &all[i].prompt[..8 * (i + 1)];
+            if i % 2 == 0 { greedy(prompt, 40) } else { sampled(prompt, 40, 0.8, 0, 0.95, i as u64) }
+        })
+        .collect();
+    let run = |requests: &[spinec_exec::engine::Request], threads: usize| {
+        let mut engine =
+            Engine::new(&system, Box::new(cpu(&system, threads)), None, vec![], speculative()).expect("an engine");
+        for r in requests {
+            engine.submit(r.clone()).expect("a request");
+        }
+        engine.run(&mut Quiet).expect("a run");
+        engine.results().0
+    };
+    let want = run(&requests, 1);
+    for threads in [2, 3, 5] {
+        assert_eq!(run(&requests, threads), want, "{threads} threads");
+    }
+    for (r, d) in requests.iter().zip(&want) {
+        assert_eq!(run(std::slice::from_ref(r), 2), [d.clone()], "alone");
+    }
 }

@@ -24,6 +24,14 @@ pub struct Capacity {
     pub requests: usize,
 }
 
+impl Capacity {
+    /// Room for so many requests of so many positions each, whatever pages they share.
+    pub fn of(requests: usize, positions: usize) -> Capacity {
+        let whole = positions.checked_next_multiple_of(PAGE).unwrap_or(usize::MAX);
+        Capacity { positions: whole.saturating_mul(requests), requests }
+    }
+}
+
 /// Extents of a state's elements.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Shape {
