@@ -64,7 +64,11 @@ impl Demo {
         let ids: Vec<i32> = (0..t as i32).map(|i| (i * 37 + self.position) % 2000).collect();
         let at: Vec<i32> = (self.position..self.position + t as i32).collect();
         let mut given = self.common();
-        given.extend([("tokens", ints(&[1, t], &ids)), ("positions", ints(&[1, t], &at)), ("rows", ints(&[1], &[t as i32]))]);
+        given.extend([
+            ("tokens", ints(&[1, t], &ids)),
+            ("positions", ints(&[1, t], &at)),
+            ("rows", ints(&[1], &[t as i32])),
+        ]);
         self.run("prefill", &given, Mode::Immediate)
     }
 
