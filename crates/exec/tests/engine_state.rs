@@ -4,7 +4,7 @@ mod support;
 
 use spinec_exec::engine::{Engine, EngineOptions, Quiet};
 use spinec_exec::eval::{EvalOptions, eval_entry};
-use spinec_exec::runtime::{Mode, RequestId, Runtime};
+use spinec_exec::runtime::{Mode, RequestId};
 use spinec_ir::spec::system::System;
 use spinec_ir::tensor::{Data, Tensor};
 use spinec_ir::ty::Numerics;

@@ -377,7 +377,7 @@ impl<T: Register + Real, S: Simd<T>> Engine<T> for Floats<S> {
             Opcode::Sigmoid => lanes!(|v| s.div(one, s.add(one, s.exp(s.sub(zero, v))))),
             Opcode::Silu => lanes!(|v| s.div(v, s.add(one, s.exp(s.sub(zero, v))))),
             Opcode::Softplus => each!(|x| softplus(x)),
-            Opcode::IsFinite => each!(|x| truth(x - x == T::ZERO)),
+            Opcode::IsFinite => each!(|x| truth(x * T::ZERO == T::ZERO)),
             Opcode::Not => each!(|x| truth(x == T::ZERO)),
             other => each!(|x| T::scalar_unary(other, x)),
         }
