@@ -189,7 +189,7 @@ fn more_requests_than_places_wait_and_slots_come_back() {
         let want: Vec<Finished> = requests.iter().map(|r| solo(&pair.system, r, speculative())).collect();
         // Three places by the system's bound, two by the runtime's room.
         for (room, most) in [(usize::MAX, 3), (2, 2), (1, 1)] {
-            let (counting, log) = Counting::new(runtime(&pair.system), room);
+            let (counting, log) = Counting::over(runtime(&pair.system), room);
             let mut engine = Engine::new(&pair.system, counting, None, vec![], speculative()).expect("an engine");
             for round in 0..3 {
                 for r in &requests[round * 8..round * 8 + 8] {
@@ -209,7 +209,7 @@ fn more_requests_than_places_wait_and_slots_come_back() {
                 assert_eq!(*positions, r.prompt.len() + r.max_tokens + 8, "room for the scratch rows of a block");
             }
         }
-        let (counting, log) = Counting::new(runtime(&pair.system), 0);
+        let (counting, log) = Counting::over(runtime(&pair.system), 0);
         let mut engine = Engine::new(&pair.system, counting, None, vec![], speculative()).expect("an engine");
         engine.submit(requests[0].clone()).expect("a request");
         assert!(matches!(engine.run(&mut Quiet), Err(EngineError::DoesNotFit(_))), "a request that never fits");

@@ -137,7 +137,7 @@ fn state_after_a_commit_of_any_length_is_that_of_the_accepted_tokens() {
                 block.extend(rng.ids(16 - n, recipe.vocabulary));
                 d.feed(&[&block], &[r], &[n], Mode::Tentative);
                 let got = d.runtime.export(r).expect("state");
-                let (want, _) = d.from_scratch(&ids[..at + n]);
+                let (want, _) = d.computed_plainly(&ids[..at + n]);
                 assert!(
                     want.keys().any(|k| k.contains("conv")) && want.keys().any(|k| k.contains("drafter")),
                     "{:?}",
@@ -189,7 +189,7 @@ fn every_cycle_of_the_engine_leaves_the_state_of_the_accepted_tokens() {
         for (i, got) in &seen {
             let n = got.iter().find(|(name, _)| name.ends_with(".k")).expect("a pool").1.shape[0];
             let ids = [&requests[*i].prompt[..], &done[*i].tokens].concat();
-            let want = known.entry((*i, n)).or_insert_with(|| d.from_scratch(&ids[..n]).0);
+            let want = known.entry((*i, n)).or_insert_with(|| d.computed_plainly(&ids[..n]).0);
             assert_same_state(got, want, &format!("request {i} with {n} positions"));
         }
         for r in &done {
@@ -207,7 +207,7 @@ fn draft_context_is_a_function_of_the_position_alone() {
         let mut d = Driver::probing(&pair.system);
         let mut rng = Rng(21);
         let ids = rng.ids(37, recipe.vocabulary);
-        let (want, _) = d.from_scratch(&ids);
+        let (want, _) = d.computed_plainly(&ids);
         let pool = |s: &Values| -> Values {
             s.iter().filter(|(n, _)| n.starts_with("drafter")).map(|(n, t)| (n.clone(), t.clone())).collect()
         };

@@ -360,6 +360,9 @@ struct Member {
     got: BTreeMap<Vec<usize>, f64>,
 }
 
+/// q and candidates of row t of member i.
+type Row<'a> = dyn Fn(&Values, usize, usize) -> (Vec<f64>, Vec<i32>) + 'a;
+
 struct Batch {
     driver: Driver,
     members: Vec<Member>,
@@ -517,7 +520,7 @@ impl Batch {
         cuts2: &[Vec<Cell>],
         rows: usize,
         widths: &[usize],
-        row: &dyn Fn(&Values, usize, usize) -> (Vec<f64>, Vec<i32>),
+        row: &Row<'_>,
     ) {
         let n = self.members.len();
         let proposal = ints(&draft["proposal"]);

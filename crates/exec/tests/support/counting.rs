@@ -28,7 +28,7 @@ pub struct Counting {
 }
 
 impl Counting {
-    pub fn new(inner: Box<dyn Runtime>, room: usize) -> (Box<dyn Runtime>, Rc<RefCell<Log>>) {
+    pub fn over(inner: Box<dyn Runtime>, room: usize) -> (Box<dyn Runtime>, Rc<RefCell<Log>>) {
         let log = Rc::new(RefCell::new(Log::default()));
         (Box::new(Counting { inner, room, log: log.clone() }), log)
     }

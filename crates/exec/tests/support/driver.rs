@@ -117,7 +117,7 @@ impl Driver {
     }
 
     /// The state after these ids, computed one row at a time, and the logits of every row.
-    pub fn from_scratch(&mut self, ids: &[u32]) -> (Values, Vec<Tensor>) {
+    pub fn computed_plainly(&mut self, ids: &[u32]) -> (Values, Vec<Tensor>) {
         let r = self.open();
         let mut logits = Vec::new();
         for id in ids {
