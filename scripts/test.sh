@@ -18,3 +18,5 @@ if [ -f scripts/fetch-nvrtc.sh ]; then
 fi
 
 cargo test --workspace --quiet
+# The driver itself, which a plain build leaves out.
+cargo test -p spinec-codegen-cuda --features nvrtc --quiet
