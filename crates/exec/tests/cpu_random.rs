@@ -7,7 +7,7 @@ use spinec_ir::interp::{Observer, RequestState, WeightStore, run};
 use spinec_ir::ir::WeightId;
 use spinec_ir::ir::testing::{Config, Sample, sample};
 use spinec_ir::tensor::Tensor;
-use spinec_ir::ty::{DType, Env, Numerics};
+use spinec_ir::ty::{Env, Numerics};
 
 #[derive(Clone)]
 struct Weights(Sample, Vec<Vec<Option<Tensor>>>);
@@ -139,12 +139,4 @@ fn runs_repeat() {
             }
         }
     }
-}
-
-#[test]
-fn storage_is_that_of_the_dtype() {
-    let s = sample(7, &Config { numerics: Numerics::BF16, ..Config::default() });
-    assert!(
-        s.module.funcs.iter().flat_map(|f| &f.values).any(|v| v.ty.tensor().is_some_and(|t| t.dtype == DType::BF16))
-    );
 }

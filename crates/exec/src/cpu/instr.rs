@@ -122,9 +122,9 @@ pub(super) enum Code {
         wide: bool,
         width: usize,
     },
-    /// Rows of the operand begin `stride` apart.
+    /// One result a weight; rows of the operand begin `stride` apart.
     Linear {
-        weight: Packed,
+        weights: Vec<Packed>,
         rows: usize,
         stride: usize,
     },

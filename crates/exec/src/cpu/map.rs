@@ -55,6 +55,8 @@ pub(super) struct Program {
     pub steps: Vec<Step>,
     /// Elements.
     pub len: usize,
+    /// The results are truth values.
+    pub truth: bool,
 }
 
 /// An operand's elements.
@@ -230,7 +232,7 @@ impl<T: Register> Piece<'_, T> {
             };
             let computed = !self.program.steps.is_empty();
             if !(computed && T::same_mut(&mut self.target).is_some()) {
-                store(x, &mut self.target, at);
+                store(x, &mut self.target, at, self.program.truth);
             }
             at += n;
         }
@@ -239,7 +241,7 @@ impl<T: Register> Piece<'_, T> {
 
 /// Converts a chunk to the result's type.
 #[inline(always)]
-fn store<T: Number>(x: &[T], target: &mut Target<'_>, at: usize) {
+fn store<T: Number>(x: &[T], target: &mut Target<'_>, at: usize, truth: bool) {
     macro_rules! each {
         ($y:ident, $convert:ident) => {
             for (y, x) in $y[at..at + x.len()].iter_mut().zip(x) {
@@ -251,6 +253,11 @@ fn store<T: Number>(x: &[T], target: &mut Target<'_>, at: usize) {
         Target::F32(y) => each!(y, to_f32),
         Target::F64(y) => each!(y, to_f64),
         Target::I32(y) => each!(y, to_i32),
+        Target::U8(y) if truth => {
+            for (y, x) in y[at..at + x.len()].iter_mut().zip(x) {
+                *y = u8::from(*x != T::default());
+            }
+        }
         Target::U8(y) => each!(y, to_u8),
     }
 }
@@ -377,7 +384,7 @@ impl<T: Register + Real, S: Simd<T>> Engine<T> for Floats<S> {
             Opcode::Sigmoid => lanes!(|v| s.div(one, s.add(one, s.exp(s.sub(zero, v))))),
             Opcode::Silu => lanes!(|v| s.div(v, s.add(one, s.exp(s.sub(zero, v))))),
             Opcode::Softplus => each!(|x| softplus(x)),
-            Opcode::IsFinite => each!(|x| truth(x * T::ZERO == T::ZERO)),
+            Opcode::IsFinite => each!(|x| truth(x.finite())),
             Opcode::Not => each!(|x| truth(x == T::ZERO)),
             other => each!(|x| T::scalar_unary(other, x)),
         }

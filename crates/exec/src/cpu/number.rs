@@ -23,6 +23,7 @@ pub(super) trait Number: Elem {
     /// To nearest even in a narrower float.
     fn round(self, to: DType) -> Self;
     fn nan(self) -> bool;
+    fn finite(self) -> bool;
 }
 
 macro_rules! float {
@@ -81,6 +82,10 @@ macro_rules! float {
             #[inline(always)]
             fn nan(self) -> bool {
                 self.is_nan()
+            }
+            #[inline(always)]
+            fn finite(self) -> bool {
+                self.is_finite()
             }
         }
     };
@@ -151,6 +156,9 @@ impl Number for i32 {
     }
     fn nan(self) -> bool {
         false
+    }
+    fn finite(self) -> bool {
+        true
     }
 }
 

@@ -3,9 +3,11 @@
 use super::elements::{Kind, Place, Ref, SlotSizes};
 use super::instr::{Code, Instr, Tape};
 use super::map::{MAX_LOADS, MAX_REGISTERS, Pattern, Program, Step};
+use std::collections::BTreeMap;
 
 pub(super) fn plan(mut tape: Tape, buffers: &[(Kind, usize)]) -> Tape {
     merge(&mut tape, buffers.len());
+    join_linears(&mut tape);
     place(&mut tape, buffers);
     tape
 }
@@ -41,7 +43,8 @@ fn merge(tape: &mut Tape, buffers: usize) {
                 absorb(program, ins, operand, inner, inner_ins)
             });
             if let (true, Some(from)) = (merged, from) {
-                before[from].code = Code::Map(Program { compute: Kind::F32, loads: vec![], steps: vec![], len: 0 });
+                before[from].code =
+                    Code::Map(Program { compute: Kind::F32, loads: vec![], steps: vec![], len: 0, truth: false });
                 before[from].outs.clear();
                 before[from].ins.clear();
             } else {
@@ -51,6 +54,32 @@ fn merge(tape: &mut Tape, buffers: usize) {
         maker[outs[0].slot as usize] = Some(at);
     }
     tape.instrs.retain(|i| !matches!(&i.code, Code::Map(p) if p.len == 0));
+}
+
+/// Linear maps of the same rows become one instruction, where the first of them stands: one job for all threads.
+fn join_linears(tape: &mut Tape) {
+    let mut first: BTreeMap<(u32, usize, usize, usize, usize, Kind), usize> = BTreeMap::new();
+    for at in 0..tape.instrs.len() {
+        let (before, rest) = tape.instrs.split_at_mut(at);
+        let Some(Instr { code: Code::Linear { weights, rows, stride }, ins, outs }) = rest.first_mut() else {
+            continue;
+        };
+        let Place::Slot(slot) = ins[0].place else { continue };
+        let key = (slot, ins[0].offset, ins[0].len, *rows, *stride, outs[0].kind);
+        match first.get(&key) {
+            Some(known) => {
+                let Instr { code: Code::Linear { weights: all, .. }, outs: all_outs, .. } = &mut before[*known] else {
+                    continue;
+                };
+                all.append(weights);
+                all_outs.append(outs);
+            }
+            None => {
+                first.insert(key, at);
+            }
+        }
+    }
+    tape.instrs.retain(|i| !matches!(&i.code, Code::Linear { weights, .. } if weights.is_empty()));
 }
 
 /// True if a program's last register holds what a reader of its result would load.

@@ -87,12 +87,7 @@ impl Target {
     }
 }
 
-/// The target for any number of requests: a graph's own axes, not those of an entry.
+/// The entry that gives all of the target.
 pub fn target_module(system: &System) -> spinec_ir::ir::Module {
-    let wanted = |_: &str, _: &str| true;
-    let choices = [("law".to_string(), "greedy".to_string()), ("candidates".to_string(), "coarse".to_string())].into();
-    let phases = system.phase_module(&choices, &wanted).unwrap_or_else(|_| panic!("the phases lower"));
-    let _ = phases;
-    let entry = system.entry_module("target", None, None).unwrap_or_else(|_| panic!("the entry lowers"));
-    entry.module
+    system.entry_module("target", None, None).unwrap_or_else(|_| panic!("the entry lowers")).module
 }

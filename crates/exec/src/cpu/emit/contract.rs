@@ -34,7 +34,7 @@ impl Emitter<'_> {
             let weight = self.shared.packed(w, wide)?;
             debug_assert!(matches!(weight, Packed::F64(_)) == wide);
             let x = self.read(&x)?;
-            self.push(Code::Linear { weight, rows, stride }, vec![x], &[&out])?;
+            self.push(Code::Linear { weights: vec![weight], rows, stride }, vec![x], &[&out])?;
         } else {
             let w = self.real(w, wide)?;
             let ins = vec![self.dense_ref(&x)?, self.dense_ref(&w)?];

@@ -22,6 +22,12 @@ impl Emitter<'_> {
                         .ok_or_else(|| format!("{:?} does not broadcast to {shape:?}", x.view.shape))?,
                 )
             }
+            Opcode::Cast => {
+                let (x, (dtype, _)) = (call.operand(0)?, call.result(0)?);
+                // The narrower float lies in memory as the wider does.
+                let same = x.dtype == dtype || matches!((x.dtype, dtype), (DType::BF16 | DType::F16, DType::F32));
+                return Ok(same.then(|| Val { dtype, ..x.clone() }));
+            }
             Opcode::Reshape => {
                 let (_, shape) = call.result(0)?;
                 let x = call.operand(0)?;

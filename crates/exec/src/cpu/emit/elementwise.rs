@@ -13,9 +13,8 @@ use spinec_ir::ty::DType;
 impl Emitter<'_> {
     /// The tensor in another dtype.
     pub fn cast(&mut self, v: &Val, to: DType) -> Step<Val> {
-        let same_bits = matches!((v.dtype, to), (DType::BF16 | DType::F16, DType::F32));
-        if v.dtype == to || same_bits {
-            return Ok(Val { dtype: to, ..v.clone() });
+        if v.dtype == to {
+            return Ok(v.clone());
         }
         let attrs = Attrs::from([("dtype", Attr::DType(to))]);
         let results = [(to, v.view.shape.clone())];
@@ -78,6 +77,7 @@ impl Emitter<'_> {
         let from = if v.dtype.is_float() { float_kind(v.dtype) } else { Kind::I32 };
         let shape = v.view.shape.clone();
         match (from, to) {
+            // Made exactly 0 or 1 for programs this one is merged into.
             (_, DType::Bool) => self.map_with(from, &shape, &[v], &[0.0], vec![Do::Binary(Opcode::Ne, 0, 1)], to),
             (Kind::I32, to) if to.is_float() => self.map(Kind::F64, &shape, &[v], vec![], to),
             _ => self.map(from, &shape, &[v], vec![], to),
@@ -114,7 +114,7 @@ impl Emitter<'_> {
         let out = self.fresh(to, shape);
         let len = count(shape);
         if len > 0 {
-            self.push(Code::Map(Program { compute, loads, steps, len }), ins, &[&out])?;
+            self.push(Code::Map(Program { compute, loads, steps, len, truth: to == DType::Bool }), ins, &[&out])?;
         }
         Ok(out)
     }

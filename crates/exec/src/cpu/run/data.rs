@@ -1,6 +1,6 @@
 //! Data movement.
 
-use super::super::elements::{Elem, Out, Ref};
+use super::super::elements::{Elem, Kind, Out, Ref};
 use super::super::instr::Lanes;
 use super::super::number::Number;
 use super::Machine;
@@ -94,14 +94,15 @@ impl Machine<'_> {
         self.write::<E, _>(out, |y, m| {
             y.copy_from_slice(x.get(m.arena));
             for row in y.chunks_exact_mut(width) {
-                row.sort_by(|a, b| nan(*a).cmp(&nan(*b)).then(a.partial_cmp(b).unwrap_or(Ordering::Equal)));
+                let order = |a: &E, b: &E| nan(*a).cmp(&nan(*b)).then(a.partial_cmp(b).unwrap_or(Ordering::Equal));
+                // Equal integers are the same.
+                if matches!(E::KIND, Kind::I32 | Kind::U8) { row.sort_unstable_by(order) } else { row.sort_by(order) }
             }
         });
     }
 
     /// Running sums or products of rows; integers wrap around.
     pub(super) fn running(&mut self, product: bool, width: usize, x: &Ref, out: &Out) {
-        use super::super::elements::Kind;
         match out.kind {
             Kind::F32 => self.running_in(width, x, out, if product { |a: f32, b| a * b } else { |a, b| a + b }),
             Kind::F64 => self.running_in(width, x, out, if product { |a: f64, b| a * b } else { |a, b| a + b }),

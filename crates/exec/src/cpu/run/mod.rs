@@ -122,10 +122,9 @@ impl Machine<'_> {
             Code::Argmax { width } => real!(ins[0].kind == Kind::F64, self.argmax(*width, &ins[0], &outs[0])),
             Code::TopK { k, width } => real!(ins[0].kind == Kind::F64, self.top_k(*k, *width, &ins[0], outs)),
             Code::Softmax { wide, width } => real!(*wide, self.softmax(*width, &ins[0], &outs[0])),
-            Code::Linear { weight, rows, stride } => match weight {
-                Packed::F32(w) => self.linear(w, *rows, *stride, &ins[0], &outs[0]),
-                Packed::F64(w) => self.linear(w, *rows, *stride, &ins[0], &outs[0]),
-            },
+            Code::Linear { weights, rows, stride } => {
+                real!(outs[0].kind == Kind::F64, self.linear(weights, *rows, *stride, &ins[0], outs));
+            }
             Code::Batched { wide, sizes } => {
                 if *wide {
                     self.batched::<f64>(sizes, ins, &outs[0]);
@@ -195,10 +194,21 @@ impl Machine<'_> {
         }
     }
 
-    fn linear<T: Real + Elem>(&mut self, w: &gemm::PackedB<T>, rows: usize, stride: usize, x: &Ref, out: &Out) {
-        self.write::<T, _>(out, |y, m| {
-            gemm::linear(m.pool, x.get(m.arena), stride, rows, w, y, w.outputs());
-        });
+    fn linear<T: Real + Elem>(&mut self, weights: &[Packed], rows: usize, stride: usize, x: &Ref, outs: &[Out])
+    where
+        Packed: As<T>,
+    {
+        let mut memory: Vec<Vec<T>> = outs.iter().map(|o| self.arena.take(o)).collect();
+        let mut maps = Vec::with_capacity(weights.len());
+        for ((w, y), out) in weights.iter().zip(&mut memory).zip(outs) {
+            if let Some(w) = w.matrix() {
+                maps.push(gemm::Map { w, y: &mut y[..out.len] });
+            }
+        }
+        gemm::linears(self.pool, x.get(self.arena), stride, rows, &mut maps);
+        for (out, memory) in outs.iter().zip(memory) {
+            self.arena.give(out, memory);
+        }
     }
 
     fn batched<T: Real + Elem>(&mut self, sizes: &super::instr::Batched, ins: &[Ref], out: &Out) {
@@ -268,6 +278,29 @@ impl Machine<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// A packed matrix of a type.
+trait As<T> {
+    fn matrix(&self) -> Option<&gemm::PackedB<T>>;
+}
+
+impl As<f32> for Packed {
+    fn matrix(&self) -> Option<&gemm::PackedB<f32>> {
+        match self {
+            Packed::F32(w) => Some(w),
+            Packed::F64(_) => None,
+        }
+    }
+}
+
+impl As<f64> for Packed {
+    fn matrix(&self) -> Option<&gemm::PackedB<f64>> {
+        match self {
+            Packed::F64(w) => Some(w),
+            Packed::F32(_) => None,
+        }
     }
 }
 

@@ -3,11 +3,15 @@
 //! All pools share page numbers: position p of a request lies in the same page and row of every pool. Page 0 belongs to
 //! nobody and holds NaN; a page table names it where nothing was written.
 
+mod fixed;
+mod paged;
+
+pub(super) use fixed::{Element, Fixed, Pending};
+pub(super) use paged::{KeysValues, Paged};
+
 use super::elements::Kind;
 use super::instr::StateRef;
-use crate::kernels::delta;
-use crate::kernels::simd::Real;
-use crate::runtime::{Mode, RunError};
+use crate::runtime::RunError;
 use crate::threads::Pool;
 use spinec_ir::ir::StateDecl;
 use spinec_ir::ty::{DType, Dim, StateKind};
@@ -54,64 +58,6 @@ pub(super) struct Decl {
     pub dtype: DType,
     pub shape: Shape,
     pub elements: usize,
-}
-
-/// Keys and values of one element of a pool state, [pages * PAGE, heads, width] each.
-#[derive(Clone, Debug)]
-pub(super) struct KeysValues<T> {
-    pub k: Vec<T>,
-    pub v: Vec<T>,
-    /// Elements of a position.
-    pub row: usize,
-}
-
-/// [`KeysValues`] in the type the state's dtype lies in.
-#[derive(Clone, Debug)]
-pub(super) enum Paged {
-    F32(KeysValues<f32>),
-    F64(KeysValues<f64>),
-}
-
-/// Rows of a tentative run that are not committed.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Segment<T> {
-    pub rows: usize,
-    pub what: Pending,
-    pub decay: Vec<T>,
-    pub delta: Vec<T>,
-    pub key: Vec<T>,
-    /// The whole state after each row, or the row a window stores.
-    pub states: Vec<T>,
-    pub shape: Option<delta::Shape>,
-}
-
-/// How a segment's rows are applied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Pending {
-    /// Records of a delta rule.
-    Records,
-    /// Whole states.
-    #[default]
-    States,
-    /// Rows that enter a window.
-    Inputs,
-}
-
-/// A recurrent state or window of one request.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Fixed<T> {
-    pub value: Vec<T>,
-    /// Segments of the last tentative run, `used` of them in use; `None`: the state has moved on.
-    pub segments: Vec<Segment<T>>,
-    pub used: Option<usize>,
-}
-
-/// [`Fixed`] in the type the state's dtype lies in.
-#[derive(Clone, Debug)]
-pub(super) enum Element {
-    Pool,
-    F32(Fixed<f32>),
-    F64(Fixed<f64>),
 }
 
 /// A request.
@@ -171,146 +117,6 @@ impl Decl {
             (Shape::Pool { .. }, _) => Element::Pool,
             (_, Kind::F64) => Element::F64(Fixed { value: vec![0.0; self.size()], ..Fixed::default() }),
             _ => Element::F32(Fixed { value: vec![0.0; self.size()], ..Fixed::default() }),
-        }
-    }
-}
-
-impl<T: Real> KeysValues<T> {
-    fn grow(&mut self, pages: usize) {
-        let nan = T::from_f64(f64::NAN);
-        self.k.resize(pages * PAGE * self.row, nan);
-        self.v.resize(pages * PAGE * self.row, nan);
-    }
-
-    fn spoil(&mut self, slots: std::ops::Range<usize>) {
-        let nan = T::from_f64(f64::NAN);
-        self.k[slots.start * self.row..slots.end * self.row].fill(nan);
-        self.v[slots.start * self.row..slots.end * self.row].fill(nan);
-    }
-}
-
-impl Paged {
-    fn grow(&mut self, pages: usize) {
-        match self {
-            Paged::F32(p) => p.grow(pages),
-            Paged::F64(p) => p.grow(pages),
-        }
-    }
-
-    fn spoil(&mut self, slots: std::ops::Range<usize>) {
-        match self {
-            Paged::F32(p) => p.spoil(slots),
-            Paged::F64(p) => p.spoil(slots),
-        }
-    }
-
-    pub fn bytes(&self) -> usize {
-        match self {
-            Paged::F32(p) => 4 * (p.k.capacity() + p.v.capacity()),
-            Paged::F64(p) => 8 * (p.k.capacity() + p.v.capacity()),
-        }
-    }
-}
-
-impl<T: Real> Fixed<T> {
-    /// Forgets rows that were not committed; rows of a tentative run wait for a commit.
-    pub fn begin(&mut self, mode: Mode) {
-        self.used = (mode == Mode::Tentative).then_some(0);
-    }
-
-    /// A segment for `rows` more rows, with the memory of one from an earlier run.
-    pub fn segment(&mut self, rows: usize, what: Pending) -> &mut Segment<T> {
-        let used = self.used.unwrap_or(0);
-        if self.segments.len() == used {
-            self.segments.push(Segment::default());
-        }
-        self.used = Some(used + 1);
-        let s = &mut self.segments[used];
-        s.rows = rows;
-        s.what = what;
-        s
-    }
-
-    fn waiting(&self) -> Option<usize> {
-        self.used.map(|used| self.segments[..used].iter().map(|s| s.rows).sum())
-    }
-
-    /// Applies the first `rows` waiting rows to `value`.
-    pub fn apply(&self, pool: &Pool, rows: usize, value: &mut [T]) {
-        let size = value.len();
-        let mut left = rows;
-        for s in &self.segments[..self.used.unwrap_or(0)] {
-            let n = left.min(s.rows);
-            left -= n;
-            if n == 0 {
-                continue;
-            }
-            match (s.what, s.shape) {
-                (Pending::Records, Some(shape)) => {
-                    let records = delta::Records { decay: &s.decay, delta: &s.delta, key: &s.key };
-                    delta::fold(pool, &shape, &records, 0..n, value);
-                }
-                (Pending::Inputs, _) => {
-                    let channels = s.states.len() / s.rows;
-                    let new = n * channels;
-                    if new >= size {
-                        value.copy_from_slice(&s.states[new - size..new]);
-                    } else {
-                        value.copy_within(new.., 0);
-                        value[size - new..].copy_from_slice(&s.states[..new]);
-                    }
-                }
-                _ => value.copy_from_slice(&s.states[(n - 1) * size..n * size]),
-            }
-        }
-    }
-
-    fn commit(&mut self, pool: &Pool, rows: usize) {
-        if self.used.is_some() {
-            let mut value = std::mem::take(&mut self.value);
-            self.apply(pool, rows, &mut value);
-            self.value = value;
-            self.used = None;
-        }
-    }
-
-    fn bytes(&self) -> [usize; 2] {
-        let pending = |s: &Segment<T>| s.decay.capacity() + s.delta.capacity() + s.key.capacity() + s.states.capacity();
-        [self.value.capacity() * size_of::<T>(), self.segments.iter().map(pending).sum::<usize>() * size_of::<T>()]
-    }
-}
-
-impl Element {
-    pub fn begin(&mut self, mode: Mode) {
-        match self {
-            Element::Pool => {}
-            Element::F32(f) => f.begin(mode),
-            Element::F64(f) => f.begin(mode),
-        }
-    }
-
-    fn waiting(&self) -> Option<usize> {
-        match self {
-            Element::Pool => None,
-            Element::F32(f) => f.waiting(),
-            Element::F64(f) => f.waiting(),
-        }
-    }
-
-    fn commit(&mut self, pool: &Pool, rows: usize) {
-        match self {
-            Element::Pool => {}
-            Element::F32(f) => f.commit(pool, rows),
-            Element::F64(f) => f.commit(pool, rows),
-        }
-    }
-
-    /// Bytes of the state and of waiting rows.
-    pub fn bytes(&self) -> [usize; 2] {
-        match self {
-            Element::Pool => [0, 0],
-            Element::F32(f) => f.bytes(),
-            Element::F64(f) => f.bytes(),
         }
     }
 }
