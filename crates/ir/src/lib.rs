@@ -8,6 +8,7 @@ pub mod diag;
 pub mod interp;
 pub mod ir;
 pub mod ops;
+pub mod plan;
 pub mod spec;
 pub mod tensor;
 pub mod ty;
