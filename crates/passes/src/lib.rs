@@ -13,6 +13,7 @@ pub mod choose;
 pub mod cost;
 pub mod dag;
 pub mod extract;
+pub mod pack;
 pub mod pass;
 pub mod region;
 pub mod rules;
