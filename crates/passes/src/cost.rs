@@ -83,26 +83,59 @@ fn is_source(code: Opcode) -> bool {
 
 /// Time of one node in a run, picoseconds.
 pub fn time(device: &Device, node: &Term, operands: &[Operand], results: &[Operand], env: &Env) -> u64 {
-    let Head::Op(code) = node.head else { return 1 };
+    let code = match node.head {
+        Head::Op(code) => code,
+        Head::Leaf(_) | Head::Proj(_) => return 1,
+        Head::Pack => return device.launch_ps.max(1),
+        Head::Packed => {
+            let own: Vec<Operand> = operands[1..].iter().chain(results).copied().collect();
+            return arithmetic(device, node, operands, results, env).max(traffic(device, &own, env)).max(1);
+        }
+    };
     if is_source(code) || is_view(code) {
         return 1;
     }
-    let count = |o: &Operand| o.ty.tensor().map_or(0, |t| elements(t, env));
-    let made: u128 = results.iter().map(count).sum();
+    let work = arithmetic(device, node, operands, results, env);
+    if code.def().elementwise {
+        return work.max(1);
+    }
+    let moved: Vec<Operand> = match code {
+        // What follows the row statistic is elementwise: it runs where the result is read.
+        Opcode::RmsNorm | Opcode::L2Norm => operands[..1].to_vec(),
+        _ => operands.iter().chain(results).copied().collect(),
+    };
+    device.launch_ps.saturating_add(work.max(traffic(device, &moved, env))).max(1)
+}
+
+/// What reading the operand adds to a packed map, picoseconds: nothing where arithmetic hides it.
+pub fn exposed(device: &Device, node: &Term, operands: &[Operand], results: &[Operand], env: &Env) -> u64 {
+    let all: Vec<Operand> = operands.iter().chain(results).copied().collect();
+    let alone = arithmetic(device, node, operands, results, env).max(traffic(device, &all, env)).max(1);
+    alone.saturating_sub(time(device, node, operands, results, env))
+}
+
+fn count(o: &Operand, env: &Env) -> u128 {
+    o.ty.tensor().map_or(0, |t| elements(t, env))
+}
+
+/// Time to move some operands.
+fn traffic(device: &Device, operands: &[Operand], env: &Env) -> u64 {
+    ps(operands.iter().map(|o| count(o, env) * u128::from(o.width)).sum(), device.bandwidth)
+}
+
+/// Time of the arithmetic of a node.
+fn arithmetic(device: &Device, node: &Term, operands: &[Operand], results: &[Operand], env: &Env) -> u64 {
+    let made: u128 = results.iter().map(|o| count(o, env)).sum();
     let wide = |o: &Operand| o.ty.tensor().is_some_and(|t| t.dtype == DType::F64);
     let rate = if operands.iter().chain(results).any(wide) { device.flops_64 } else { device.flops_32 };
-    if code.def().elementwise {
-        return ps(made, rate).max(1);
-    }
-    let bytes: u128 = operands.iter().chain(results).map(|o| count(o) * u128::from(o.width)).sum();
-    let (flops, rate) = match code {
-        Opcode::Linear | Opcode::Einsum => {
+    match node.code() {
+        Some(code) if code.def().elementwise => ps(made, rate),
+        Some(Opcode::Linear | Opcode::Einsum) | None => {
             let narrow = operands.iter().all(|o| o.value <= 2);
-            (2 * products(node, operands, made, env), if narrow { device.flops_16 } else { rate })
+            ps(2 * products(node, operands, made, env), if narrow { device.flops_16 } else { rate })
         }
-        _ => (operands.iter().map(count).sum::<u128>() + made, rate),
-    };
-    device.launch_ps.saturating_add(ps(flops, rate).max(ps(bytes, device.bandwidth))).max(1)
+        Some(_) => ps(operands.iter().map(|o| count(o, env)).sum::<u128>() + made, rate),
+    }
 }
 
 /// Multiplications of a product: results times summed extents.
@@ -111,7 +144,7 @@ fn products(node: &Term, operands: &[Operand], made: u128, env: &Env) -> u128 {
         let d = operands.get(i).and_then(|o| o.ty.tensor()).and_then(|t| t.dims.get(k));
         d.and_then(|d| d.eval(env)).and_then(|v| u128::try_from(v).ok()).unwrap_or(1)
     };
-    if node.code() == Some(Opcode::Linear) {
+    if matches!(node.head, Head::Packed | Head::Op(Opcode::Linear)) {
         return made * extent(1, 1);
     }
     let Some(spinec_ir::ir::Attr::Str(spec)) = node.key.attrs().get("spec") else { return made };

@@ -59,6 +59,7 @@ impl Dag {
             Some(Head::Op(code)) => code.name().to_owned(),
             Some(Head::Leaf(l)) => return format!("%{l}"),
             Some(Head::Proj(p)) => format!("result{p}"),
+            Some(Head::Pack | Head::Packed) => "packed".to_owned(),
             None => "derived".to_owned(),
         };
         let operands: Vec<String> = n.children.iter().map(|c| self.express(*c)).collect();
@@ -94,7 +95,9 @@ impl Dag {
                     let operands: Vec<ValueId> = n.children.iter().map(|c| values[*c][0]).collect();
                     append(func, block, code, operands, n.key.attrs().clone(), &n.types, Loc::default())?
                 }
-                Some(Head::Leaf(_)) | None => return Err("a weight is derived from weights alone".to_owned()),
+                Some(Head::Leaf(_) | Head::Pack | Head::Packed) | None => {
+                    return Err("a weight is derived from weights alone".to_owned());
+                }
             };
             values.push(made);
         }

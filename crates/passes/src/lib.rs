@@ -14,6 +14,7 @@ pub mod cost;
 pub mod dag;
 pub mod extract;
 pub mod fuse;
+pub mod pack;
 pub mod pass;
 pub mod region;
 pub mod rules;

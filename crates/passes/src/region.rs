@@ -53,6 +53,20 @@ pub fn def(func: &Func, v: ValueId) -> Option<OpId> {
     }
 }
 
+/// The loop whose index a value is, if that may select weights.
+pub fn loop_of(func: &Func, v: ValueId) -> Option<OpId> {
+    let ValueDef::Param(block, 0) = func.value(v).def else { return None };
+    let owner =
+        blocks(func).into_iter().flat_map(|b| &func.region(b).ops).find(|op| func.op(**op).regions.contains(&block))?;
+    let op = func.op(*owner);
+    let serial = matches!(op.attrs.get("serial"), Some(Attr::Bool(true)));
+    (op.code == Opcode::Loop && !serial).then_some(*owner)
+}
+
+fn is_index(func: &Func, v: ValueId) -> bool {
+    loop_of(func, v).is_some()
+}
+
 /// Values that the regions of an op use and do not define, with the op's operands.
 pub fn needs(func: &Func, op: OpId) -> Vec<ValueId> {
     let mut inner: Vec<RegionId> = func.op(op).regions.clone();
@@ -183,7 +197,9 @@ fn attrs(func: &Func, op: OpId) -> spinec_ir::ir::Attrs {
 pub fn terms(module: &Module, func: &Func, cut: &Cut, index: usize) -> Result<Terms, String> {
     let region = &cut.regions[index];
     let leaves: Vec<Type> = region.leaves.iter().map(|v| func.ty(*v).clone()).collect();
-    let mut graph = Graph::new(leaves, module.weights.iter().map(|w| w.ty.clone()).collect());
+    let indices =
+        region.leaves.iter().enumerate().filter(|(_, v)| is_index(func, **v)).map(|(i, _)| i as u32).collect();
+    let mut graph = Graph::new(leaves, indices, module.weights.iter().map(|w| w.ty.clone()).collect());
     let mut ids: BTreeMap<ValueId, Id> = BTreeMap::new();
     for (i, v) in region.leaves.iter().enumerate() {
         ids.insert(*v, graph.leaf(i as u32));
@@ -230,7 +246,7 @@ pub fn structure(func: &Func, cut: &Cut, index: usize) -> String {
     let region = &cut.regions[index];
     let mut out = String::new();
     for v in &region.leaves {
-        let _ = writeln!(out, "leaf {}", func.ty(*v));
+        let _ = writeln!(out, "leaf {}{}", func.ty(*v), if is_index(func, *v) { " index" } else { "" });
     }
     for op in &region.ops {
         let operands: Vec<String> = func.op(*op).operands.iter().map(|v| reference(func, cut, index, *v)).collect();

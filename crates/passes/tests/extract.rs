@@ -7,6 +7,7 @@ use spinec_ir::ty::{Env, Numerics};
 use spinec_passes::choose::{Wish, problem};
 use spinec_passes::cost::Device;
 use spinec_passes::extract::{Choice, Problem, cheaper, exact, extract, greedy};
+use spinec_passes::pack;
 use spinec_passes::region::{cut, terms};
 use spinec_passes::rules::{Class, Rule, rules};
 use spinec_passes::saturate::{Limits, saturate};
@@ -152,6 +153,7 @@ fn the_regions_of_the_systems_are_extracted_optimally() {
             for i in 0..cut.regions.len() {
                 let mut t = terms(&module, func, &cut, i).expect("a lowered function has terms");
                 saturate(&mut t.graph, &all, Limits::default(), &mut None).expect("the rules are sound");
+                pack::seed(&mut t.graph);
                 let wish = Wish {
                     device: &device,
                     env: &env,

@@ -8,7 +8,6 @@ use spinec_ir::ty::Numerics;
 use spinec_passes::cost::Device;
 use spinec_passes::pass::{self, Options, PASSES, PassError, Program, Repeat, structural_hash};
 use spinec_passes::saturate::{Limits, Stop};
-use std::collections::BTreeMap;
 use support::*;
 
 const SYSTEMS: [&str; 4] = [
@@ -17,21 +16,6 @@ const SYSTEMS: [&str; 4] = [
     "graphs/hybrid-dflash.yaml",
     "graphs/qwen3.8-27b-dspine.yaml",
 ];
-
-/// All phases of a system, as the engine asks for them.
-fn phases(spec: &str, law: &str) -> Module {
-    let system = system(spec, Numerics::BF16, &[]);
-    let choices = BTreeMap::from([("law".to_owned(), law.to_owned()), ("candidates".to_owned(), "coarse".to_owned())]);
-    let asked = |phase: &str, output: &str| {
-        matches!(
-            (phase, output),
-            ("prefill" | "decode", "token" | "sound")
-                | ("draft", "proposal" | "finite")
-                | ("verify", "accepted" | "token" | "sound")
-        )
-    };
-    system.phase_module(&choices, &asked).unwrap_or_else(|_| panic!("{spec} is lowered")).module
-}
 
 fn run(module: Module, change: impl FnOnce(&mut Options)) -> Program {
     let mut options = Options::new(Device::h200());

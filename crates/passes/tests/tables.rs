@@ -148,8 +148,8 @@ fn budgets_keep_what_saves_most() {
         let kept =
             p.derived.iter().filter(|d| p.module.weight(d.weight).ty.dtype == DType::BF16).map(|d| d.saving_ps).min();
         let lost = refused.iter().map(|r| r.saving_ps).max();
-        // Two tables by the same index share what they replace, so the first to go looks dearer by that.
-        let shared = 50_000;
+        // Tables by the same index share what they replace, a launch too, so the first to go looks dearer by that.
+        let shared = 2_100_000;
         assert!(kept.is_none_or(|k| Some(k + shared) >= lost), "{short} MiB short: kept {kept:?}, lost {lost:?}");
     }
 }

@@ -48,21 +48,8 @@ fn one(func: &Func, id: OpId, i: usize) -> usize {
     let rank = x.len();
     let axis = |name| op.int(name).map_or(0, |a| if a < 0 { (rank as i64 + a).max(0) as usize } else { a as usize });
     match op.code {
-        code if code.def().elementwise => {
-            if x.len() == out.len() {
-                alike
-            } else {
-                0
-            }
-        }
+        code if code == Broadcast || code.def().elementwise => alike * usize::from(x.len() == out.len()),
         Reshape => alike,
-        Broadcast => {
-            if x.len() == out.len() {
-                alike
-            } else {
-                0
-            }
-        }
         Transpose => op.ints("axes").map_or(0, |a| a.iter().enumerate().take_while(|(i, a)| *i as i64 == **a).count()),
         Concat | Slice | Shift => alike.min(axis("axis")),
         IndexAt if i == 0 => alike.min(axis("axis")),

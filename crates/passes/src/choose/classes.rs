@@ -5,7 +5,7 @@ use crate::cost::{self, Operand};
 use crate::dag::{Dag, DagNode};
 use crate::extract::{Choice, Picks, Problem, extract};
 use crate::rules::Class;
-use crate::term::{Graph, Key, Term};
+use crate::term::{Graph, Head, Key, Term};
 use egg::Id;
 use spinec_ir::ir::Attrs;
 use spinec_ir::ops::Opcode;
@@ -15,6 +15,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Prices of resident bytes the variants are found at, as multiples of the device's.
 const VARIANT_PRICES: [u64; 4] = [0, 1, 1 << 6, 1 << 12];
+
+/// Picks as a term.
+#[derive(Default)]
+struct Picked {
+    dag: Dag,
+    /// The node of every class.
+    place: BTreeMap<usize, usize>,
+    /// The class of every node.
+    classes: Vec<Id>,
+    /// The maps of every pack that has several.
+    groups: Vec<Vec<usize>>,
+}
 
 /// A graph's classes with their nodes in order.
 pub(super) struct Classes<'a> {
@@ -65,7 +77,7 @@ impl<'a> Classes<'a> {
         c.width = c.widths(true);
         c.value = c.widths(false);
         c.base = (0..c.ids.len()).map(|k| c.nodes[k].iter().map(|n| c.choice(k, n, wish)).collect()).collect();
-        let is_fixed = |k: usize| g.facts(c.ids[k]).fixed;
+        let is_fixed = |k: usize| g.facts(c.ids[k]).fixed();
         c.fixed = c.base.clone();
         for (k, choices) in c.fixed.iter_mut().enumerate() {
             // Positions must stay those of the nodes, so what is no choice here needs itself.
@@ -149,6 +161,9 @@ impl<'a> Classes<'a> {
 
     /// The width read below a view or an elementwise op: that of its largest operands.
     fn below(&self, k: usize, n: &Term, read: bool, width: &[u64]) -> Option<u64> {
+        if n.head == Head::Pack {
+            return n.children.first().map(|c| width[self.child(*c)]);
+        }
         let code = n.code()?;
         if cost::is_view(code) {
             return n.children.first().map(|c| width[self.child(*c)]);
@@ -165,8 +180,25 @@ impl<'a> Classes<'a> {
         Choice { needs, cost: self.time(k, n, wish) }
     }
 
-    /// The time of a node in a run.
+    /// The time of a node in a run. A pack reads its operand once: what that adds to the map it adds most to, so that one map
+    /// packed costs what it costs alone.
     fn time(&self, k: usize, node: &Term, wish: &Wish) -> u64 {
+        let (operands, results) = self.moved(k, node);
+        let own = cost::time(wish.device, node, &operands, &results, wish.env);
+        if node.head != Head::Pack {
+            return own;
+        }
+        let maps = self.nodes.iter().enumerate().flat_map(|(m, nodes)| nodes.iter().map(move |n| (m, n)));
+        let maps = maps.filter(|(_, n)| n.head == Head::Packed && self.child(n.children[0]) == k);
+        let reading = maps.map(|(m, n)| {
+            let (operands, results) = self.moved(m, n);
+            cost::exposed(wish.device, n, &operands, &results, wish.env)
+        });
+        own.saturating_add(reading.max().unwrap_or(0))
+    }
+
+    /// Operands and results of a node.
+    fn moved(&self, k: usize, node: &Term) -> (Vec<Operand<'_>>, Vec<Operand<'_>>) {
         let operand = |c: &Id| {
             let child = self.child(*c);
             Operand { ty: &self.g.facts(self.ids[child]).types[0], width: self.width[child], value: self.value[child] }
@@ -182,7 +214,7 @@ impl<'a> Classes<'a> {
                 Operand { ty, width, value: width }
             })
             .collect();
-        cost::time(wish.device, node, &operands, &results, wish.env)
+        (operands, results)
     }
 
     /// The extraction problem: a class's nodes in order, then, if it may be, its derivation. `price` multiplies the price of
@@ -266,7 +298,7 @@ impl<'a> Classes<'a> {
         }
         let problem = Problem { classes: self.fixed.clone(), roots: vec![k] };
         let picks = extract(&problem).unwrap_or_default();
-        let dag = self.dag(&problem, &picks).map(|(dag, _)| dag).unwrap_or_default();
+        let dag = self.dag(&problem, &picks).map(|p| p.dag).unwrap_or_default();
         self.definitions.borrow_mut().insert(k, dag.clone());
         dag
     }
@@ -276,11 +308,12 @@ impl<'a> Classes<'a> {
         format!("{ty} = {}", self.definition(k).expression())
     }
 
-    /// The picked nodes in order, with the place of every class.
-    fn dag(&self, problem: &Problem, picks: &Picks) -> Option<(Dag, BTreeMap<usize, usize>)> {
+    /// The picked nodes in order, with the place of every class. Packed maps are plain ones; those of one pack stand in
+    /// [`Picked::groups`].
+    fn dag(&self, problem: &Problem, picks: &Picks) -> Option<Picked> {
         let order = problem.order(&|k| picks.get(k).copied().flatten())?;
-        let mut place: BTreeMap<usize, usize> = BTreeMap::new();
-        let mut dag = Dag::default();
+        let mut out = Picked::default();
+        let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for k in order {
             let types = self.g.facts(self.ids[k]).types.clone();
             let node = if self.is_derived(picks, k) {
@@ -288,13 +321,27 @@ impl<'a> Classes<'a> {
             } else {
                 let n = &self.nodes[k][picks[k]?];
                 let children =
-                    n.children.iter().map(|c| place.get(&self.child(*c)).copied()).collect::<Option<Vec<_>>>()?;
-                DagNode { head: Some(n.head), key: n.key.clone(), children, types }
+                    n.children.iter().map(|c| out.place.get(&self.child(*c)).copied()).collect::<Option<Vec<_>>>()?;
+                let head = match n.head {
+                    Head::Pack => {
+                        // Stands for its operand.
+                        out.place.insert(k, children[0]);
+                        continue;
+                    }
+                    Head::Packed => {
+                        groups.entry(self.child(n.children[0])).or_default().push(out.dag.nodes.len());
+                        Head::Op(Opcode::Linear)
+                    }
+                    head => head,
+                };
+                DagNode { head: Some(head), key: n.key.clone(), children, types }
             };
-            place.insert(k, dag.nodes.len());
-            dag.nodes.push(node);
+            out.place.insert(k, out.dag.nodes.len());
+            out.classes.push(self.ids[k]);
+            out.dag.nodes.push(node);
         }
-        Some((dag, place))
+        out.groups = groups.into_values().filter(|g| g.len() > 1).collect();
+        Some(out)
     }
 
     pub fn solution(
@@ -307,7 +354,7 @@ impl<'a> Classes<'a> {
     ) -> Option<Solution> {
         let none = BTreeSet::new();
         let problem = self.problem(roots, &none, Some(1), wish);
-        let (dag, place) = self.dag(&problem, picks)?;
+        let Picked { dag, place, classes, groups } = self.dag(&problem, picks)?;
         let mut derived = BTreeMap::new();
         for (k, saving_ps) in savings {
             let (bytes, storage) = self.derivable[*k]?;
@@ -315,10 +362,6 @@ impl<'a> Classes<'a> {
                 place[k],
                 Derivation { definition: self.definition(*k), storage, bytes, saving_ps: *saving_ps },
             );
-        }
-        let mut classes = vec![self.ids[0]; dag.nodes.len()];
-        for (k, at) in &place {
-            classes[*at] = self.ids[*k];
         }
         let mut variants: Vec<Variant> = Vec::new();
         for price in VARIANT_PRICES.map(Some).into_iter().chain([None]) {
@@ -334,6 +377,7 @@ impl<'a> Classes<'a> {
             dag,
             derived,
             classes,
+            groups,
             refused,
             variants: pareto(variants),
         })

@@ -87,6 +87,8 @@ pub struct Solution {
     pub classes: Vec<Id>,
     /// For every node the place in the region of the first op that it is equal to, if there is one.
     pub origin: Vec<Option<usize>>,
+    /// Linear maps of one operand that are costed as one kernel, each with two members or more.
+    pub groups: Vec<Vec<usize>>,
     /// Refused derived weights, in order.
     pub refused: Vec<Refusal>,
     /// Time of a run, picoseconds.

@@ -10,10 +10,11 @@ const ROUNDS: usize = 8;
 /// be made.
 pub(super) fn climb(problem: &Problem, mut picks: Picks) -> Picks {
     let Some(mut best) = problem.cost(&|c| picks[c]) else { return picks };
+    let mut agreed = BTreeSet::new();
     for _ in 0..ROUNDS {
         let before = best;
         singles(problem, &mut picks, &mut best);
-        share(problem, &mut picks, &mut best);
+        share(problem, &mut picks, &mut best, &mut agreed);
         if best == before {
             break;
         }
@@ -35,34 +36,48 @@ fn singles(problem: &Problem, picks: &mut Picks, best: &mut u64) {
     }
 }
 
-/// A class that several others could use may pay only if all of them do: each such class is supposed to be there already,
-/// everything is chosen anew, and the result is kept if it is cheaper with the class paid for.
-fn share(problem: &Problem, picks: &mut Picks, best: &mut u64) {
-    let Some(used) = problem.order(&|c| picks[c]) else { return };
-    let used: BTreeSet<usize> = used.into_iter().collect();
-    let mut users: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); problem.classes.len()];
-    for class in &used {
-        for need in problem.classes[*class].iter().flat_map(|c| &c.needs) {
-            users[*need].insert(*class);
-        }
+/// A class that several others could use may pay only if all of them do: such a class is supposed to be there already,
+/// with those `agreed` on before, everything is chosen anew, and the result is kept if it is cheaper with the class paid for.
+/// If it is not, it may be in place of one agreed on before.
+fn share(problem: &Problem, picks: &mut Picks, best: &mut u64, agreed: &mut BTreeSet<usize>) {
+    let mut users = vec![0usize; problem.classes.len()];
+    for class in &problem.classes {
+        let needs: BTreeSet<usize> = class.iter().flat_map(|c| c.needs.iter().copied()).collect();
+        needs.into_iter().for_each(|n| users[n] += 1);
     }
-    for shared in (0..problem.classes.len()).filter(|c| !used.contains(c) && users[*c].len() > 1) {
-        let mut cheap = problem.clone();
-        let mut below = vec![shared];
-        // What the class is made of now is paid with it.
-        while let Some(class) = below.pop() {
-            let Some(pick) = picks[class] else { continue };
-            let choice = &mut cheap.classes[class][pick];
-            if choice.cost > 1 {
-                choice.cost = 1;
-                below.extend(choice.needs.iter().filter(|n| !used.contains(n)));
+    for shared in (0..problem.classes.len()).filter(|c| users[*c] > 1) {
+        let Some(used) = problem.order(&|c| picks[c]) else { return };
+        let used: BTreeSet<usize> = used.into_iter().collect();
+        if used.contains(&shared) {
+            continue;
+        }
+        let mut tried = vec![None];
+        tried.extend(agreed.iter().copied().map(Some));
+        for without in tried {
+            let mut there: BTreeSet<usize> = agreed.iter().copied().filter(|c| Some(*c) != without).collect();
+            there.insert(shared);
+            let Some(other) = greedy(&discounted(problem, picks, &used, &there)) else { continue };
+            if let Some(cost) = problem.cost(&|c| other[c]).filter(|c| *c < *best) {
+                *best = cost;
+                *picks = other;
+                *agreed = there;
+                break;
             }
         }
-        let Some(other) = greedy(&cheap) else { continue };
-        if let Some(cost) = problem.cost(&|c| other[c]).filter(|c| *c < *best) {
-            *best = cost;
-            *picks = other;
-            return;
+    }
+}
+
+/// The problem with some classes paid for, and what they are made of now.
+fn discounted(problem: &Problem, picks: &Picks, used: &BTreeSet<usize>, there: &BTreeSet<usize>) -> Problem {
+    let mut cheap = problem.clone();
+    let mut below: Vec<usize> = there.iter().copied().collect();
+    while let Some(class) = below.pop() {
+        let Some(pick) = picks[class] else { continue };
+        let choice = &mut cheap.classes[class][pick];
+        if choice.cost > 1 {
+            choice.cost = 1;
+            below.extend(choice.needs.iter().filter(|n| !used.contains(n)));
         }
     }
+    cheap
 }

@@ -48,6 +48,8 @@ pub struct RegionRecord {
     pub ops: usize,
     /// Saturation.
     pub saturation: saturate::Report,
+    /// Linear maps of one operand, which are costed as one kernel.
+    pub groups: Vec<Group>,
     /// Refused derived weights.
     pub refused: Vec<Refusal>,
     /// Time of a run as chosen, picoseconds.
@@ -56,6 +58,26 @@ pub struct RegionRecord {
     pub variants: Vec<Variant>,
     /// How many other regions have this structure.
     pub shared: usize,
+}
+
+/// Linear maps of one operand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Node path of the operand; empty if the spec has no such value.
+    pub operand: String,
+    /// The maps in the order of the term.
+    pub maps: Vec<Map>,
+    /// Why they are one kernel.
+    pub reason: &'static str,
+}
+
+/// A map of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Map {
+    /// Node path of the value; empty if the spec has no such value.
+    pub value: String,
+    /// The weight, by name if it is one of the module, else by its type.
+    pub weight: String,
 }
 
 /// What passes are asked for.

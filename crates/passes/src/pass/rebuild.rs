@@ -18,13 +18,21 @@ pub(super) struct Chosen {
 }
 
 impl Solution {
-    /// The solution with, for every node, the first op of the region that is in its class: where it comes from.
+    /// The solution with, for every node, the first op of the region that is in its class: where it comes from. A node that is
+    /// no value of the spec comes from where the first node that uses it does.
     pub(super) fn located(mut self, t: &Terms) -> Solution {
         let mut first: BTreeMap<egg::Id, usize> = BTreeMap::new();
         for (i, op) in t.ops.iter().enumerate() {
             first.entry(t.graph.eg.find(*op)).or_insert(i);
         }
         self.origin = self.classes.iter().map(|c| first.get(c).copied()).collect();
+        let mut users: Vec<Option<usize>> = vec![None; self.dag.nodes.len()];
+        for n in (0..self.dag.nodes.len()).rev() {
+            self.origin[n] = self.origin[n].or_else(|| users[n].and_then(|u| self.origin[u]));
+            for child in &self.dag.nodes[n].children {
+                users[*child] = Some(n);
+            }
+        }
         self
     }
 }
@@ -183,6 +191,7 @@ impl Builder<'_> {
                 let narrow = self.derived(region, n, block, &loc)?;
                 vec![self.widen(narrow, &node.types, block, &loc)?]
             }
+            Some(Head::Pack | Head::Packed) => return Err("a term has a packed map".to_owned()),
             Some(Head::Leaf(l)) => vec![self.value(self.cut.regions[region].leaves[l as usize], block)?],
             Some(Head::Proj(p)) => {
                 let results = self.emitted[region][node.children[0]].as_ref();

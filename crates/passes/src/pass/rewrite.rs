@@ -1,13 +1,15 @@
 //! Saturation, extraction and derived weights, region by region.
 
 use super::rebuild::{Chosen, rebuild};
-use super::{Derived, Options, PassError, Program, RegionRecord};
+use super::{Derived, Group, Map, Options, PassError, Program, RegionRecord};
 use crate::choose::{Solution, Wish, choose};
 use crate::dag::append;
+use crate::pack;
 use crate::region::{cut, structure, terms};
 use crate::rules::{Rule, rules};
 use crate::saturate::saturate;
-use spinec_ir::ir::{Attr, Attrs, Func, Loc, Module, Weight, WeightId};
+use crate::term::Head;
+use spinec_ir::ir::{Attr, Attrs, Func, Loc, Module, OpId, Weight, WeightId};
 use spinec_ir::ops::Opcode;
 use spinec_ir::ty::{Env, TensorType, Type};
 use std::collections::{BTreeMap, BTreeSet};
@@ -87,6 +89,7 @@ fn region(
     let internal = |why: String| PassError::Internal(format!("function `{}`: {why}", func.name));
     let mut t = terms(module, func, cut, index).map_err(internal)?;
     let saturation = saturate(&mut t.graph, &enabled(options), options.limits, fuel).map_err(internal)?;
+    pack::seed(&mut t.graph);
     let wish = Wish {
         device: &options.device,
         env,
@@ -98,16 +101,36 @@ fn region(
     let solution = choose(&t.graph, &t.roots, &wish).map_err(internal)?;
     let ops = &cut.regions[index].ops;
     let path = ops.iter().map(|op| &func.op(*op).loc.path).find(|p| !p.is_empty());
+    let solution = solution.located(&t);
     let record = RegionRecord {
         at: format!("{}:{}", func.name, path.map_or("", |p| p)),
         ops: ops.len(),
         saturation,
+        groups: groups(module, func, ops, &solution),
         refused: solution.refused.clone(),
         time_ps: solution.time_ps,
         variants: solution.variants.clone(),
         shared: 0,
     };
-    Ok((record, solution.located(&t)))
+    Ok((record, solution))
+}
+
+/// The packed maps of a located solution, for people.
+fn groups(module: &Module, func: &Func, ops: &[OpId], solution: &Solution) -> Vec<Group> {
+    let path = |n: usize| solution.origin[n].map(|i| func.op(ops[i]).loc.path.to_string()).unwrap_or_default();
+    let nodes = &solution.dag.nodes;
+    let weight = |n: usize| match nodes[n].key.attrs().get("weight") {
+        Some(Attr::Int(w)) if nodes[n].head == Some(Head::Op(Opcode::Weight)) => {
+            usize::try_from(*w).ok().and_then(|w| module.weights.get(w)).map(|w| w.name.clone()).unwrap_or_default()
+        }
+        _ => nodes[n].types.first().map(ToString::to_string).unwrap_or_default(),
+    };
+    let group = |members: &Vec<usize>| Group {
+        operand: members.first().map(|n| path(nodes[*n].children[0])).unwrap_or_default(),
+        maps: members.iter().map(|n| Map { value: path(*n), weight: weight(nodes[*n].children[1]) }).collect(),
+        reason: pack::REASON,
+    };
+    solution.groups.iter().map(group).collect()
 }
 
 impl Table {

@@ -80,7 +80,7 @@ fn binary(g: &mut Graph, _id: Id, node: &Term) -> Vec<Id> {
         let other = node.children[1 - k];
         for (table, t, axis) in tables(g, node.children[k]) {
             let (Some(table_ty), Some(other_ty)) = (g.ty(table), g.ty(other)) else { continue };
-            if !g.facts(other).fixed || other_ty.rank() + axis + 1 > table_ty.rank() {
+            if !g.facts(other).fixed() || other_ty.rank() + axis + 1 > table_ty.rank() {
                 continue;
             }
             // A factor that would widen a unit axis of the table changes its shape.

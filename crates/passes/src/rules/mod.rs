@@ -6,7 +6,7 @@ mod contract;
 mod index;
 mod norm;
 mod order;
-mod product;
+pub(crate) mod product;
 mod view;
 mod widen;
 

@@ -6,6 +6,7 @@ use egg::{DidMerge, EGraph, Id};
 use spinec_ir::ir::Attr;
 use spinec_ir::ops::Opcode;
 use spinec_ir::ty::{DType, TensorType, Type};
+use std::collections::BTreeSet;
 
 /// Sign of every element, in real arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,8 +24,10 @@ pub enum Sign {
 pub struct Facts {
     /// Types of the results; one, unless the node is an op with several.
     pub types: Vec<Type>,
-    /// The value depends on weights and constants only and has constant extents.
-    pub fixed: bool,
+    /// The value depends on weights, constants and indices of loops that select weights only, and has constant extents.
+    pub held: bool,
+    /// The leaves that are such indices, where the value is held.
+    pub loops: BTreeSet<u32>,
     /// The widest dtype among the weights it depends on; `None` if there are none.
     pub source: Option<DType>,
     /// Sign of every element.
@@ -40,9 +43,14 @@ impl Facts {
         }
     }
 
+    /// The value depends on weights and constants only and has constant extents.
+    pub fn fixed(&self) -> bool {
+        self.held && self.loops.is_empty()
+    }
+
     /// True if the value could be computed once, from weights.
     pub fn weight_only(&self) -> bool {
-        self.fixed && self.source.is_some()
+        self.fixed() && self.source.is_some()
     }
 }
 
@@ -51,6 +59,8 @@ impl Facts {
 pub struct Analysis {
     /// Types of the leaves.
     pub leaves: Vec<Type>,
+    /// The leaves that are indices of loops which may select weights.
+    pub indices: BTreeSet<u32>,
     /// Types of the module's weights.
     pub weights: Vec<TensorType>,
     /// Two unequal facts of one class, as found first.
@@ -70,7 +80,11 @@ impl egg::Analysis<Term> for Analysis {
             self.contradiction =
                 Some(format!("a class would have types {:?} and {:?}", show(&a.types), show(&b.types)));
         }
-        a.fixed |= b.fixed;
+        // The form that depends on less; of forms that depend on as much, the first in order.
+        let rank = |held: bool, loops: &BTreeSet<u32>| (!held, loops.len(), loops.clone());
+        if rank(b.held, &b.loops) < rank(a.held, &a.loops) {
+            (a.held, a.loops) = (b.held, b.loops.clone());
+        }
         a.source = match (a.source, b.source) {
             (Some(x), Some(y)) => Some(widest(x, y)),
             // A form that needs no weight at all shows that the value does not depend on one.
@@ -98,12 +112,28 @@ fn make(eg: &EGraph<Term, Analysis>, node: &Term) -> Facts {
     if node.head == Head::Op(Opcode::Weight) {
         source = types[0].tensor().map(|t| t.dtype);
     }
-    Facts {
-        fixed: !matches!(node.head, Head::Leaf(_)) && constant && kids.iter().all(|k| k.fixed),
-        sign: sign(eg, node, &kids),
-        types,
-        source,
+    let mut loops: BTreeSet<u32> = kids.iter().flat_map(|k| k.loops.iter().copied()).collect();
+    let mut held = !matches!(node.head, Head::Leaf(_)) && constant;
+    for (child, kid) in node.children.iter().zip(&kids) {
+        match index(eg, *child) {
+            Some(leaf) if node.head == Head::Op(Opcode::Weight) => {
+                loops.insert(leaf);
+            }
+            _ => held &= kid.held,
+        }
     }
+    if !held {
+        loops.clear();
+    }
+    Facts { held, loops, sign: sign(eg, node, &kids), types, source }
+}
+
+/// The leaf a class is, if that is the index of a loop.
+fn index(eg: &EGraph<Term, Analysis>, id: Id) -> Option<u32> {
+    eg[id].nodes.iter().find_map(|n| match n.head {
+        Head::Leaf(l) if eg.analysis.indices.contains(&l) => Some(l),
+        _ => None,
+    })
 }
 
 /// Nodes are added through [`super::Graph`], which types them first.
@@ -111,6 +141,11 @@ fn types(eg: &EGraph<Term, Analysis>, node: &Term, kids: &[&Facts]) -> Vec<Type>
     match node.head {
         Head::Leaf(n) => vec![eg.analysis.leaves[n as usize].clone()],
         Head::Proj(i) => vec![kids[0].types[i as usize].clone()],
+        Head::Pack => kids[0].types.clone(),
+        Head::Packed => {
+            let kids: Vec<&Type> = kids.iter().map(|k| &k.types[0]).collect();
+            Opcode::Linear.infer(&kids, node.key.attrs()).expect("the map was a term before")
+        }
         Head::Op(Opcode::Weight) => {
             let n = node.int("weight").and_then(|n| usize::try_from(n).ok()).expect("the IR was verified");
             vec![eg.analysis.weights[n].clone().into()]

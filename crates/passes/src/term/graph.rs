@@ -16,9 +16,10 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// An empty graph over leaves and weights of the given types.
-    pub fn new(leaves: Vec<Type>, weights: Vec<TensorType>) -> Graph {
-        Graph { eg: EGraph::new(Analysis { leaves, weights, contradiction: None }) }
+    /// An empty graph over leaves and weights of the given types; `indices` are the leaves that are indices of loops which
+    /// may select weights.
+    pub fn new(leaves: Vec<Type>, indices: BTreeSet<u32>, weights: Vec<TensorType>) -> Graph {
+        Graph { eg: EGraph::new(Analysis { leaves, indices, weights, contradiction: None }) }
     }
 
     /// Facts of a class.
@@ -46,6 +47,16 @@ impl Graph {
     /// One result of an op with several.
     pub fn proj(&mut self, tuple: Id, i: u32) -> Id {
         self.eg.add(Term { head: Head::Proj(i), key: Key::new(Attrs::new()), children: vec![tuple] })
+    }
+
+    /// The operand of maps that are one kernel.
+    pub fn pack(&mut self, x: Id) -> Id {
+        self.eg.add(Term { head: Head::Pack, key: Key::new(Attrs::new()), children: vec![x] })
+    }
+
+    /// A map of a packed operand; `linear` is the map of the operand itself.
+    pub fn packed(&mut self, pack: Id, linear: &Term) -> Id {
+        self.eg.add(Term { head: Head::Packed, key: linear.key.clone(), children: vec![pack, linear.children[1]] })
     }
 
     /// An op; `None` if it does not take these operands.

@@ -26,6 +26,10 @@ pub enum Head {
     Op(Opcode),
     /// A result of an op with several results.
     Proj(u32),
+    /// The operand of several linear maps that are one kernel: its launch and the reading of the operand.
+    Pack,
+    /// One of the maps: the operand is a [`Head::Pack`], attributes and second operand are those of `linear`.
+    Packed,
 }
 
 /// Attributes with a canonical text, which alone decides equality and order.
@@ -106,7 +110,7 @@ impl Term {
     pub fn code(&self) -> Option<Opcode> {
         match self.head {
             Head::Op(code) => Some(code),
-            Head::Leaf(_) | Head::Proj(_) => None,
+            Head::Leaf(_) | Head::Proj(_) | Head::Pack | Head::Packed => None,
         }
     }
 

@@ -66,6 +66,21 @@ pub fn draft(system: &System, law: &str) -> Module {
     module
 }
 
+/// All phases of a system, as the engine asks for them.
+pub fn phases(spec: &str, law: &str) -> Module {
+    let system = system(spec, Numerics::BF16, &[]);
+    let choices = BTreeMap::from([("law".to_owned(), law.to_owned()), ("candidates".to_owned(), "coarse".to_owned())]);
+    let asked = |phase: &str, output: &str| {
+        matches!(
+            (phase, output),
+            ("prefill" | "decode", "token" | "sound")
+                | ("draft", "proposal" | "finite")
+                | ("verify", "accepted" | "token" | "sound")
+        )
+    };
+    system.phase_module(&choices, &asked).unwrap_or_else(|_| panic!("{spec} is lowered")).module
+}
+
 /// Stored weights of a checkpoint pair, and on top of them those a program derives, computed when first asked for.
 pub struct Store<'a> {
     pub module: &'a Module,
