@@ -167,6 +167,11 @@ impl Runtime for CpuRuntime {
         machine.run(tape, inputs)
     }
 
+    /// Weights are packed and tapes built when a function first runs.
+    fn warms_up(&self) -> bool {
+        true
+    }
+
     fn open(&mut self, positions: usize) -> Result<RequestId, RunError> {
         self.states.open(positions).map(RequestId)
     }
