@@ -11,6 +11,7 @@
 mod consts;
 mod elements;
 mod emit;
+mod fuse;
 mod instr;
 mod map;
 mod number;

@@ -125,10 +125,14 @@ impl Engine<'_> {
             let members: Vec<usize> = live.iter().map(|k| batch[*k]).collect();
             let left = live.iter().map(|k| widths[*k] - first).max().unwrap_or(0);
             let rows = if in_steps { self.step_rows(&members, first).min(left) } else { left };
-            let mut part = feed.part(&live, batch.len(), |wire| phase.wires.values().any(|w| wire.strip_prefix(&w.phase).and_then(|r| r.strip_prefix('.')) == Some(&w.output)));
-            let i32s = |f: &dyn Fn(usize) -> usize| {
-                Tensor::i32(vec![live.len()], live.iter().map(|k| f(*k) as i32).collect())
-            };
+            let mut part = feed.part(&live, batch.len(), |wire| {
+                phase
+                    .wires
+                    .values()
+                    .any(|w| wire.strip_prefix(&w.phase).and_then(|r| r.strip_prefix('.')) == Some(&w.output))
+            });
+            let i32s =
+                |f: &dyn Fn(usize) -> usize| Tensor::i32(vec![live.len()], live.iter().map(|k| f(*k) as i32).collect());
             part.values.insert("width", i32s(&|k| widths[k]));
             part.values.insert("first", i32s(&|_| first));
             part.positions(&live.iter().map(|k| positions[*k] + first).collect::<Vec<_>>(), rows);
