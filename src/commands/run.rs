@@ -60,7 +60,7 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
             CandidatesArg::Coarse => Candidates::Coarse,
             CandidatesArg::Exact => Candidates::Exact,
         },
-        poison: false,
+        ..EngineOptions::default()
     };
     let fail = |e: EngineError| engine_failed(e, &sources);
     let mut engine = Engine::new(&system, runtime, tokenizer, stop_ids, options).map_err(fail)?;
@@ -71,6 +71,7 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
     // Without a handler Ctrl-C ends the process at once, which is what happens if none can be set.
     let _ = ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed));
     engine.interrupt_on(&INTERRUPTED);
+    engine.warm_up().map_err(fail)?;
     let load = began.elapsed();
     let started = Instant::now();
     let mut watch = Watch { stream: single && !args.json, spans: args.trace.is_some().then(Vec::new), zero: began };

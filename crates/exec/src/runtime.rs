@@ -70,6 +70,12 @@ pub trait Runtime {
 
     /// Bytes held, by owner.
     fn bytes(&self) -> Bytes;
+
+    /// True if the first run of a function costs much more than later ones, so that it is worth running it once on a
+    /// request of its own before requests are served. No result depends on whether that was done.
+    fn warms_up(&self) -> bool {
+        false
+    }
 }
 
 /// The tables all modules of a runtime share.

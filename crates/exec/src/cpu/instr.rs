@@ -118,6 +118,11 @@ pub(super) enum Code {
         k: usize,
         width: usize,
     },
+    /// Indices of the `k` best in ascending order.
+    TopSet {
+        k: usize,
+        width: usize,
+    },
     Softmax {
         wide: bool,
         width: usize,
@@ -131,6 +136,13 @@ pub(super) enum Code {
     Batched {
         wide: bool,
         sizes: Batched,
+    },
+    /// The same where rows of a bf16 table, named by indices, are the operand `side`: 0 for x, 1 for w.
+    BatchedTake {
+        sizes: Batched,
+        table: Arc<Vec<u16>>,
+        lanes: Lanes,
+        side: usize,
     },
     /// Sum of products by any axes: extents and distances in the operands of kept, then of summed axes.
     Einsum {
@@ -210,6 +222,8 @@ pub(super) enum Code {
     },
     /// Any op, as the reference evaluates it.
     Reference(Box<Reference>),
+    /// Nothing; another instruction does it.
+    Gone,
 }
 
 /// Filter taps in the type they are applied in.

@@ -11,6 +11,7 @@
 mod consts;
 mod elements;
 mod emit;
+mod fuse;
 mod instr;
 mod map;
 mod number;
@@ -165,6 +166,11 @@ impl Runtime for CpuRuntime {
             },
         };
         machine.run(tape, inputs)
+    }
+
+    /// Weights are packed and tapes built when a function first runs.
+    fn warms_up(&self) -> bool {
+        true
     }
 
     fn open(&mut self, positions: usize) -> Result<RequestId, RunError> {

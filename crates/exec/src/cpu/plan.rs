@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 pub(super) fn plan(mut tape: Tape, buffers: &[(Kind, usize)]) -> Tape {
     merge(&mut tape, buffers.len());
+    super::fuse::fuse(&mut tape, buffers);
     join_linears(&mut tape);
     place(&mut tape, buffers);
     tape
@@ -88,12 +89,7 @@ fn exact(program: &Program, stored: Kind) -> bool {
         return true;
     }
     // Truth values are 0 and 1 in every type.
-    use spinec_ir::ops::Opcode::*;
-    stored == Kind::U8
-        && matches!(
-            program.steps.last(),
-            Some(Step::Unary(Not | IsFinite, _) | Step::Binary(Eq | Ne | Lt | Le | Gt | Ge | And | Or, ..))
-        )
+    stored == Kind::U8 && program.zero_or_one()
 }
 
 /// Replaces operand `at` of `outer` by the program that computes it.

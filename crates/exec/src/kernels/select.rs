@@ -57,6 +57,35 @@ impl<T: Real> Kernel<T> for First<'_, T> {
 /// If `x` has more than `u32::MAX` elements.
 #[must_use]
 pub fn top_k<T: Real>(x: &[T], k: usize) -> Vec<u32> {
+    let mut best = best(x, k);
+    best.sort_unstable();
+    best.into_iter().map(|(_, index)| index).collect()
+}
+
+/// The indices that [`top_k`] gives for `k` = `out.len()`, in ascending order.
+///
+/// # Panics
+/// If `x` is shorter than `out`, or has more than `i32::MAX` elements.
+pub fn top_set<T: Real>(x: &[T], out: &mut [i32]) {
+    assert!(out.len() <= x.len(), "more indices are asked for than there are");
+    let mut chosen = vec![0u64; x.len().div_ceil(64)];
+    for (_, index) in best(x, out.len()) {
+        chosen[index as usize / 64] |= 1 << (index % 64);
+    }
+    let mut places = out.iter_mut();
+    for (word, mut bits) in chosen.into_iter().enumerate() {
+        while bits != 0 {
+            if let Some(place) = places.next() {
+                *place = i32::try_from(word * 64).expect("a row's indices fit i32: no vocabulary is longer")
+                    + bits.trailing_zeros() as i32;
+            }
+            bits &= bits - 1;
+        }
+    }
+}
+
+/// The `k` best in any order.
+fn best<T: Real>(x: &[T], k: usize) -> Vec<Rank> {
     let len = u32::try_from(x.len()).expect("a row's indices fit u32: no vocabulary is longer");
     let k = k.min(x.len());
     if k == 0 {
@@ -68,8 +97,7 @@ pub fn top_k<T: Real>(x: &[T], k: usize) -> Vec<u32> {
         best.select_nth_unstable(k - 1);
         best.truncate(k);
     }
-    best.sort_unstable();
-    best.into_iter().map(|(_, index)| index).collect()
+    best
 }
 
 /// Sorts as the order of values does.

@@ -121,6 +121,7 @@ impl Machine<'_> {
             Code::Running { product, width } => self.running(*product, *width, &ins[0], &outs[0]),
             Code::Argmax { width } => real!(ins[0].kind == Kind::F64, self.argmax(*width, &ins[0], &outs[0])),
             Code::TopK { k, width } => real!(ins[0].kind == Kind::F64, self.top_k(*k, *width, &ins[0], outs)),
+            Code::TopSet { k, width } => real!(ins[0].kind == Kind::F64, self.top_set(*k, *width, &ins[0], &outs[0])),
             Code::Softmax { wide, width } => real!(*wide, self.softmax(*width, &ins[0], &outs[0])),
             Code::Linear { weights, rows, stride } => {
                 real!(outs[0].kind == Kind::F64, self.linear(weights, *rows, *stride, &ins[0], outs));
@@ -131,6 +132,9 @@ impl Machine<'_> {
                 } else {
                     self.batched::<f32>(sizes, ins, &outs[0]);
                 }
+            }
+            Code::BatchedTake { sizes, table, lanes, side } => {
+                self.batched_take(sizes, table, lanes, *side, ins, &outs[0]);
             }
             Code::Einsum { wide, kept, summed } => real!(*wide, self.einsum(kept, summed, ins, &outs[0])),
             Code::RmsNorm { wide, width, eps } => real!(*wide, self.rms_norm(*width, *eps, ins, &outs[0])),
@@ -164,6 +168,7 @@ impl Machine<'_> {
                 }
             }
             Code::Reference(r) => return self.reference(r, ins, outs),
+            Code::Gone => {}
         }
         Ok(())
     }
@@ -217,6 +222,24 @@ impl Machine<'_> {
             let x = Matrices::dense(ins[0].get(m.arena), rows, width);
             let w = Matrices::dense(ins[1].get(m.arena), columns, width);
             bmm::bmm_nt(m.pool, batch, width, x, w, y);
+        });
+    }
+
+    fn batched_take(
+        &mut self,
+        sizes: &super::instr::Batched,
+        table: &[u16],
+        lanes: &super::instr::Lanes,
+        side: usize,
+        ins: &[Ref],
+        out: &Out,
+    ) {
+        let super::instr::Batched { batch, rows, columns, width } = *sizes;
+        let (rows, others) = if side == 0 { (rows, columns) } else { (columns, rows) };
+        self.write::<f32, _>(out, |y, m| {
+            let taken = bmm::Taken { table, extent: lanes.extent, index: ins[side].get(m.arena), rows };
+            let other = Matrices::dense(ins[1 - side].get(m.arena), others, width);
+            bmm::bmm_taken(m.pool, batch, width, &taken, other, side == 0, y);
         });
     }
 

@@ -77,6 +77,18 @@ impl Machine<'_> {
         self.arena.give(&outs[1], indices);
     }
 
+    pub(super) fn top_set<T: Real + Elem>(&mut self, k: usize, width: usize, x: &Ref, out: &Out) {
+        self.write::<i32, _>(out, |y, m| {
+            let x = x.get::<T>(m.arena);
+            let row = |i: usize, y: &mut [i32]| select::top_set(&x[i * width..(i + 1) * width], y);
+            if x.len() < MIN_WORK {
+                y.chunks_exact_mut(k).enumerate().for_each(|(i, y)| row(i, y));
+            } else {
+                m.pool.par_chunks_mut(y, k, row);
+            }
+        });
+    }
+
     pub(super) fn softmax<T: Real + Elem>(&mut self, width: usize, x: &Ref, out: &Out) {
         self.write::<T, _>(out, |y, m| rowwise::softmax(x.get(m.arena), width, y));
     }
