@@ -1,7 +1,7 @@
 //! Pairs of instructions that are one: the value between them has no other reader. Results keep their bits.
 
 use super::elements::{Kind, Place};
-use super::instr::{Code, Instr, Tape};
+use super::instr::{Code, Instr, Tape, together};
 use super::map::Pattern;
 
 /// Replaces pairs in a tape whose buffers are still numbered, each written before it is read.
@@ -28,7 +28,7 @@ pub(super) fn fuse(tape: &mut Tape, buffers: &[(Kind, usize)]) {
             }
             let Some(from) = maker[b as usize] else { continue };
             let others_unread = before[from].outs.iter().all(|o| o.slot == b || uses[o.slot as usize] == 0);
-            if others_unread && pair(&mut before[from], own, operand) {
+            if others_unread && together(before[from].launch, own.launch) && pair(&mut before[from], own, operand) {
                 break;
             }
         }

@@ -19,6 +19,13 @@ pub(super) struct Instr {
     pub code: Code,
     pub ins: Vec<Ref>,
     pub outs: Vec<Out>,
+    /// The launch of a plan it belongs to; only instructions of one launch become one. `None` belongs to any.
+    pub launch: Option<u32>,
+}
+
+/// Whether instructions of these launches may become one.
+pub(super) fn together(a: Option<u32>, b: Option<u32>) -> bool {
+    a.is_none() || b.is_none() || a == b
 }
 
 /// One element of a state.

@@ -21,19 +21,34 @@ enum Slot {
     State(StateRef),
 }
 
+/// What a program is run by.
+pub(super) struct Source {
+    pub module: Module,
+    /// By derived weight in the order of their ids, the function that computes it.
+    pub load: Module,
+    /// By function and op, the kernel of the plan that computes it.
+    pub kernels: Vec<Vec<Option<u32>>>,
+}
+
 /// Builds the tape of a function for the shapes of these inputs and so many requests.
 pub(super) fn build(
     shared: &mut Shared,
-    module: &Module,
-    func: &Func,
+    source: &Source,
+    func: usize,
     inputs: &[&Tensor],
     requests: usize,
     observer: Option<&dyn Observer>,
 ) -> Step<Tape> {
+    let module = &source.module;
+    let kernels = source.kernels.get(func).map_or(&[][..], Vec::as_slice);
+    let func = module.funcs.get(func).ok_or("there is no such function")?;
     let owned: Vec<Tensor> = inputs.iter().map(|t| (*t).clone()).collect();
     let env = bind_symbols(func, &owned).map_err(|e| e.to_string())?;
     let mut walk = Walk {
         module,
+        load: &source.load,
+        kernels,
+        launch: (None, 0),
         func,
         env,
         requests,
@@ -62,6 +77,10 @@ pub(super) fn build(
 
 struct Walk<'a> {
     module: &'a Module,
+    load: &'a Module,
+    kernels: &'a [Option<u32>],
+    /// The kernel that is being launched, and the number of the launch.
+    launch: (Option<u32>, u32),
     func: &'a Func,
     env: Env,
     requests: usize,
@@ -146,6 +165,7 @@ impl Walk<'_> {
         let func = self.func;
         let op = func.op(id);
         let here = |m: String| format!("{}: `{}`: {m}", op.loc.path, op.code.name());
+        self.enter(self.kernels.get(id.index()).copied().flatten());
         let slots = match op.code {
             Opcode::Loop => return self.repeat(op),
             Opcode::Cases => return self.cases(op),
@@ -195,10 +215,55 @@ impl Walk<'_> {
         Ok(self.emit.shared.number(&v)? as i64)
     }
 
+    /// Follows the launches of a plan. Ops of no kernel belong to whichever they stand next to.
+    fn enter(&mut self, kernel: Option<u32>) {
+        if kernel.is_some() && kernel != self.launch.0 {
+            self.launch = (kernel, self.launch.1 + 1);
+        }
+        self.emit.launch = kernel.map(|_| self.launch.1);
+    }
+
     fn weight(&mut self, op: &Op) -> Step<Val> {
         let id = op.int("weight").and_then(|w| u32::try_from(w).ok()).ok_or("attribute `weight` is missing")?;
         let index = op.operands.iter().map(|v| self.index(*v)).collect::<Step<Vec<i64>>>()?;
-        self.emit.shared.weight(WeightId(id), &index)
+        match (id as usize).checked_sub(self.emit.shared.weights()) {
+            Some(derived) => self.derived(derived, &index),
+            None => self.emit.shared.weight(WeightId(id), &index),
+        }
+    }
+
+    /// A derived weight: what its function computes, which is a constant since it depends on weights alone.
+    fn derived(&mut self, number: usize, index: &[i64]) -> Step<Val> {
+        let load = self.load;
+        let func = load.funcs.get(number).ok_or_else(|| format!("there is no derived weight {number}"))?;
+        let body = func.region(func.body);
+        if body.params.len() != index.len() {
+            return Err(format!("derived weight `{}` takes {} indices", func.name, body.params.len()));
+        }
+        let mut inner = Walk {
+            module: load,
+            load,
+            kernels: &[],
+            launch: (None, 0),
+            func,
+            env: Env::new(),
+            requests: 0,
+            observer: None,
+            emit: self.emit.nested(),
+            slots: vec![None; func.values.len()],
+            loops: Vec::new(),
+            opened: BTreeSet::new(),
+        };
+        for (param, i) in body.params.iter().zip(index) {
+            let i = i32::try_from(*i).map_err(|_| format!("index {i} is too large"))?;
+            let i = inner.emit.shared.value(&Tensor::i32(vec![], vec![i]));
+            inner.set(*param, Slot::Tensor(i))?;
+        }
+        for op in &body.ops {
+            inner.op(*op)?;
+        }
+        let out = inner.tensor(*body.yields.first().ok_or("a derived weight has no value")?)?;
+        if out.is_const() { Ok(out) } else { Err(format!("derived weight `{}` is not constant", func.name)) }
     }
 
     fn open(&mut self, op: &Op) -> Step<StateRef> {

@@ -1,8 +1,10 @@
 //! The phases of a system for every law, lowered when first needed.
 
 use super::{Candidates, EngineError, EngineOptions};
-use crate::runtime::{ProgramId, Runtime};
+use crate::runtime::{ProgramId, RunError, Runtime};
 use spinec_ir::diag::{Diagnostic, Diagnostics, codes};
+use spinec_ir::ir::Module;
+use spinec_ir::plan::Plan;
 use spinec_ir::spec::system::{System, Wire};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -51,7 +53,12 @@ pub(super) struct PhaseFn {
 /// Phases by name.
 pub(super) type Phases = BTreeMap<String, PhaseFn>;
 
-pub(super) struct Programs {
+/// Makes a plan of the phases of a system.
+pub type Planner<'s> = dyn Fn(Module) -> Result<Plan, String> + 's;
+
+pub(super) struct Programs<'s> {
+    /// Makes plans of phases; without one phases run as they are written.
+    pub planner: Option<Box<Planner<'s>>>,
     known: BTreeMap<(Law, Candidates), Phases>,
     /// The system offers the exact retrieval besides the coarse one.
     pub has_fallback: bool,
@@ -67,7 +74,7 @@ fn read_by_engine(phase: &str, output: &str) -> bool {
     )
 }
 
-impl Programs {
+impl Programs<'_> {
     pub fn new(system: &System, options: &EngineOptions) -> Result<Self, EngineError> {
         let phases = system.phases();
         let needed: &[&str] =
@@ -86,7 +93,7 @@ impl Programs {
         }
         let words = system.variants("draft").remove("candidates").unwrap_or_default();
         let has_fallback = words.iter().any(|w| w == "coarse") && words.iter().any(|w| w == "exact");
-        Ok(Programs { known: BTreeMap::new(), has_fallback })
+        Ok(Programs { planner: None, known: BTreeMap::new(), has_fallback })
     }
 
     /// The phases for a law.
@@ -107,7 +114,10 @@ impl Programs {
             let lowered = system.phase_module(&choices, &read_by_engine).map_err(EngineError::Spec)?;
             let funcs: Vec<(Vec<String>, Vec<String>)> =
                 lowered.module.funcs.iter().map(|f| (f.inputs.clone(), f.outputs.clone())).collect();
-            let program = runtime.add(lowered.module)?;
+            let program = match &self.planner {
+                Some(planner) => runtime.add_plan(planner(lowered.module).map_err(RunError::Failed)?)?,
+                None => runtime.add(lowered.module)?,
+            };
             let mut phases = Phases::new();
             for p in lowered.phases {
                 let (inputs, outputs) = funcs[p.func].clone();

@@ -187,6 +187,13 @@ pub struct Decision {
     pub detail: String,
 }
 
+impl Phase {
+    /// Whether a kernel computes an op that others compute too.
+    pub fn repeats(&self, kernel: usize, id: OpId) -> bool {
+        self.kernels.iter().enumerate().any(|(k, other)| k != kernel && other.ops.binary_search(&id).is_ok())
+    }
+}
+
 impl Plan {
     /// The phase and its function by name.
     pub fn phase(&self, name: &str) -> Option<(usize, &Phase)> {

@@ -84,7 +84,7 @@ impl Machine<'_> {
     }
 
     fn step(&mut self, instr: &Instr) -> Step<()> {
-        let Instr { code, ins, outs } = instr;
+        let Instr { code, ins, outs, launch: _ } = instr;
         match code {
             Code::Map(program) => self.map(program, ins, &outs[0]),
             Code::Copy { axes, to } => match outs[0].kind {
