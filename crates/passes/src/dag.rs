@@ -82,11 +82,12 @@ impl Dag {
         out
     }
 
-    /// Emits the term, which has neither leaves nor derived weights, at the end of a block; gives the value of its last node.
+    /// Emits the term, which has no derived weights, at the end of a block; gives the value of its last node. `leaves` are the
+    /// values of its leaves.
     ///
     /// # Errors
     /// The op that does not take its operands.
-    pub fn emit(&self, func: &mut Func, block: RegionId) -> Result<ValueId, String> {
+    pub fn emit(&self, func: &mut Func, block: RegionId, leaves: &[ValueId]) -> Result<ValueId, String> {
         let mut values: Vec<Vec<ValueId>> = Vec::new();
         for n in &self.nodes {
             let made = match n.head {
@@ -95,6 +96,7 @@ impl Dag {
                     let operands: Vec<ValueId> = n.children.iter().map(|c| values[*c][0]).collect();
                     append(func, block, code, operands, n.key.attrs().clone(), &n.types, Loc::default())?
                 }
+                Some(Head::Leaf(l)) if (l as usize) < leaves.len() => vec![leaves[l as usize]],
                 Some(Head::Leaf(_) | Head::Pack | Head::Packed) | None => {
                     return Err("a weight is derived from weights alone".to_owned());
                 }

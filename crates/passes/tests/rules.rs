@@ -584,11 +584,7 @@ struct Loaded<'a>(&'a Values, &'a Program);
 impl WeightStore for Loaded<'_> {
     fn weight(&self, id: WeightId, index: &[i64]) -> Result<Tensor, String> {
         match self.1.derived.iter().position(|d| d.weight == id) {
-            Some(i) => {
-                let load = &self.1.load;
-                let out = run(load, &load.funcs[i], &[], self.0, &mut [], Mode::Immediate, &mut NoObserver);
-                Ok(out.map_err(|e| format!("{e:?}"))?.remove(0))
-            }
+            Some(i) => support::element(self.1, i, index, support::loaded(self.1, i, self.0)?),
             None => self.0.weight(id, index),
         }
     }

@@ -1,6 +1,6 @@
 //! A function with the chosen terms in place of its regions.
 
-use super::rewrite::read_weight;
+use super::derive::read_weight;
 use crate::choose::Solution;
 use crate::dag::append;
 use crate::region::{Cut, Terms, def, is_source, needs};
@@ -212,8 +212,12 @@ impl Builder<'_> {
     }
 
     fn derived(&mut self, region: usize, n: usize, block: RegionId, loc: &Loc) -> Result<ValueId, String> {
-        let id = *self.chosen[region].weights.get(&n).ok_or("a derived weight was not made")?;
-        Ok(read_weight(&mut self.new, block, id, &self.module.weight(id).ty, loc.clone()))
+        let chosen = &self.chosen[region];
+        let id = *chosen.weights.get(&n).ok_or("a derived weight was not made")?;
+        let loops = chosen.solution.derived.get(&n).map(|d| d.loops.leaves.clone()).unwrap_or_default();
+        let index = loops.iter().map(|l| self.value(self.cut.regions[region].leaves[*l as usize], block));
+        let index = index.collect::<Result<Vec<_>, _>>()?;
+        Ok(read_weight(&mut self.new, block, id, index, &self.module.weight(id).ty, loc.clone()))
     }
 
     /// A value in the dtype it is computed with.

@@ -1,12 +1,12 @@
 //! The e-graph with typed construction. Constructors of views fold at once, so that a rule and its inverse meet in the same
 //! term and saturation ends.
 
-use super::{Analysis, Facts, Head, Key, Term};
+use super::{Analysis, Facts, Head, Key, Term, WeightFacts};
 use egg::{EGraph, Id};
 use spinec_ir::ir::{Attr, Attrs};
 use spinec_ir::ops::Opcode;
 use spinec_ir::ty::{DType, Dim, TensorType, Type};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An e-graph over terms.
 #[derive(Clone, Debug)]
@@ -16,9 +16,9 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// An empty graph over leaves and weights of the given types; `indices` are the leaves that are indices of loops which
-    /// may select weights.
-    pub fn new(leaves: Vec<Type>, indices: BTreeSet<u32>, weights: Vec<TensorType>) -> Graph {
+    /// An empty graph over leaves of the given types and weights; `indices` are the leaves that are indices of loops which
+    /// may select weights, with the loops' extents.
+    pub fn new(leaves: Vec<Type>, indices: BTreeMap<u32, i64>, weights: Vec<WeightFacts>) -> Graph {
         Graph { eg: EGraph::new(Analysis { leaves, indices, weights, contradiction: None }) }
     }
 

@@ -7,7 +7,7 @@
 mod facts;
 mod graph;
 
-pub use facts::{Analysis, Facts, Sign};
+pub use facts::{Analysis, Facts, Sign, WeightFacts};
 pub use graph::{Graph, widens};
 
 use egg::Id;
