@@ -4,6 +4,7 @@ use crate::args::{CandidatesArg, RunArgs};
 use crate::exit::Exit;
 use crate::files;
 use crate::output;
+use crate::planner;
 use serde::Deserialize;
 use serde_json::json;
 use spinec_exec::cpu::Capacity;
@@ -52,6 +53,7 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
     let whole = |n: i64| usize::try_from(n).unwrap_or(usize::MAX);
     let capacity = Capacity::of(whole(system.serve.requests), whole(system.serve.context + system.serve.block));
     let runtime = files::runtime(args.backend, &tables, system.numerics, Box::new(store), args.threads, capacity)?;
+    let runtime = if args.unplanned { runtime } else { planner::planned(runtime, &system) };
     progress.finish_and_clear();
     let options = EngineOptions {
         target_only: args.target_only,

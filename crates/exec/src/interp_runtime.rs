@@ -3,8 +3,8 @@
 use crate::runtime::{Bytes, Mode, ProgramId, RequestId, RunError, Runtime, Tables};
 use spinec_ir::interp::{self, NoObserver, Observer, RequestState, WeightStore};
 use spinec_ir::ir::{Module, WeightId, text};
-use spinec_ir::plan::Plan;
-use spinec_ir::tensor::Tensor;
+use spinec_ir::plan::{Plan, derived_element};
+use spinec_ir::tensor::{Data, Tensor};
 use spinec_ir::ty::Numerics;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -49,17 +49,43 @@ impl WeightStore for Derived<'_> {
         let Some(number) = id.index().checked_sub(self.own) else { return self.base.weight(id, index) };
         let load = &self.program.load;
         let func = load.funcs.get(number).ok_or_else(|| format!("there is no derived weight {number}"))?;
-        let key = (self.program.keys[number].clone(), index.to_vec());
-        if let Some(t) = self.base.derived.borrow().get(&key) {
-            return Ok(t.clone());
+        let weight = self.program.module.weight(id);
+        let element = derived_element(weight, index);
+        if element.is_none() && !weight.loops.is_empty() {
+            return Err(format!("derived weight `{}` does not exist at {index:?}", weight.name));
         }
-        let inputs: Vec<Tensor> = index.iter().map(|i| Tensor::i32(vec![], vec![*i as i32])).collect();
-        let out = interp::run(load, func, &inputs, self.base, &mut [], Mode::Immediate, &mut NoObserver);
-        let out = out.map_err(|e| e.to_string())?.into_iter().next();
-        let t = out.ok_or_else(|| format!("derived weight `{}` has no value", func.name))?;
-        self.base.derived.borrow_mut().insert(key, t.clone());
-        Ok(t)
+        let key = &self.program.keys[number];
+        let known = self.base.derived.borrow().get(key).cloned();
+        let whole = match known {
+            Some(t) => t,
+            None => {
+                let out = interp::run(load, func, &[], self.base, &mut [], Mode::Immediate, &mut NoObserver);
+                let out = out.map_err(|e| e.to_string())?.into_iter().next();
+                let t = out.ok_or_else(|| format!("derived weight `{}` has no value", func.name))?;
+                self.base.derived.borrow_mut().insert(key.clone(), t.clone());
+                t
+            }
+        };
+        match element {
+            None => Ok(whole),
+            Some(i) => row(&whole, i).ok_or_else(|| format!("derived weight `{}` has no element {i}", weight.name)),
+        }
     }
+}
+
+/// Entry `i` of the first axis.
+fn row(t: &Tensor, i: usize) -> Option<Tensor> {
+    let (n, shape) = t.shape.split_first()?;
+    let size: usize = shape.iter().product();
+    let range = i.checked_mul(size)?..i.checked_add(1)?.checked_mul(size)?;
+    let data = (i < *n).then(|| match &t.data {
+        Data::F64(x) => x.get(range).map(|x| Data::F64(x.to_vec())),
+        Data::F32(x) => x.get(range).map(|x| Data::F32(x.to_vec())),
+        Data::I32(x) => x.get(range).map(|x| Data::I32(x.to_vec())),
+        Data::U8(x) => x.get(range).map(|x| Data::U8(x.to_vec())),
+        Data::Bool(x) => x.get(range).map(|x| Data::Bool(x.to_vec())),
+    })??;
+    Tensor::new(t.dtype, shape.to_vec(), data)
 }
 
 /// Keeps every weight once it was asked for.
@@ -67,7 +93,7 @@ struct Cached {
     inner: Box<dyn WeightStore + Send + Sync>,
     known: RefCell<BTreeMap<(WeightId, Vec<i64>), Tensor>>,
     /// Derived weights by what they are.
-    derived: RefCell<BTreeMap<(String, Vec<i64>), Tensor>>,
+    derived: RefCell<BTreeMap<String, Tensor>>,
 }
 
 impl WeightStore for Cached {

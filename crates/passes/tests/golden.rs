@@ -20,6 +20,7 @@ fn arithmetic_only(resident_ps_per_mib: u64) -> Device {
     let rate = 1_000_000_000;
     Device {
         name: "arithmetic".to_owned(),
+        memory: u64::MAX,
         bandwidth: u64::MAX,
         flops_16: rate,
         flops_32: rate,

@@ -595,6 +595,7 @@ impl WeightStore for Loaded<'_> {
 fn composed_terms_compute_the_same() {
     let device = Device {
         name: "arithmetic".to_owned(),
+        memory: u64::MAX,
         bandwidth: u64::MAX,
         flops_16: 1_000_000_000,
         flops_32: 1_000_000_000,

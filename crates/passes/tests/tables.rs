@@ -27,6 +27,7 @@ fn program(spec: &str, numerics: Numerics, law: &str, change: impl FnOnce(&mut O
 fn arithmetic_only() -> Device {
     Device {
         name: "arithmetic".to_owned(),
+        memory: u64::MAX,
         bandwidth: u64::MAX,
         flops_16: 1_000_000_000,
         flops_32: 1_000_000_000,

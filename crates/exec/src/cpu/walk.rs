@@ -6,6 +6,7 @@ use super::instr::{Code, StateRef, Tape};
 use spinec_ir::interp::{Observer, bind_symbols};
 use spinec_ir::ir::{Attr, Attrs, Func, Module, Op, OpId, RegionId, ValueId, WeightId};
 use spinec_ir::ops::Opcode;
+use spinec_ir::plan::derived_element;
 use spinec_ir::tensor::Tensor;
 use spinec_ir::ty::{DType, Dim, Env, TensorType};
 use std::collections::BTreeSet;
@@ -237,8 +238,11 @@ impl Walk<'_> {
         let load = self.load;
         let func = load.funcs.get(number).ok_or_else(|| format!("there is no derived weight {number}"))?;
         let body = func.region(func.body);
-        if body.params.len() != index.len() {
-            return Err(format!("derived weight `{}` takes {} indices", func.name, body.params.len()));
+        let weight = self.module.weights.get(self.emit.shared.weights() + number);
+        let weight = weight.ok_or_else(|| format!("there is no derived weight {number}"))?;
+        let element = derived_element(weight, index);
+        if element.is_none() && !weight.loops.is_empty() {
+            return Err(format!("derived weight `{}` does not exist at {index:?}", weight.name));
         }
         let mut inner = Walk {
             module: load,
@@ -254,15 +258,19 @@ impl Walk<'_> {
             loops: Vec::new(),
             opened: BTreeSet::new(),
         };
-        for (param, i) in body.params.iter().zip(index) {
-            let i = i32::try_from(*i).map_err(|_| format!("index {i} is too large"))?;
-            let i = inner.emit.shared.value(&Tensor::i32(vec![], vec![i]));
-            inner.set(*param, Slot::Tensor(i))?;
+        let mut region = func.body;
+        if element.is_some() {
+            // The elements are the turns of a loop; only the one that is asked for is computed.
+            let turns = body.ops.iter().map(|id| func.op(*id)).find(|op| op.code == Opcode::Loop);
+            region = *turns.and_then(|op| op.regions.first()).ok_or("a derived weight of a loop has no loop")?;
+            let param = *func.region(region).params.first().ok_or("a loop has no index")?;
+            let turn = index.first().and_then(|i| i32::try_from(*i).ok()).ok_or("an index is too large")?;
+            let turn = inner.emit.shared.value(&Tensor::i32(vec![], vec![turn]));
+            inner.set(param, Slot::Tensor(turn))?;
         }
-        for op in &body.ops {
-            inner.op(*op)?;
-        }
-        let out = inner.tensor(*body.yields.first().ok_or("a derived weight has no value")?)?;
+        let Some(Slot::Tensor(out)) = inner.region(region)?.into_iter().next() else {
+            return Err("a derived weight has no value".into());
+        };
         if out.is_const() { Ok(out) } else { Err(format!("derived weight `{}` is not constant", func.name)) }
     }
 

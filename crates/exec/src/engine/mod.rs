@@ -18,7 +18,6 @@ pub use request::{Cycle, Finish, Finished, Request, Sampling};
 
 use crate::runtime::{Bytes, RunError, Runtime};
 use crate::text::{TextError, Tokenizer};
-pub use programs::Planner;
 use programs::Programs;
 use request::Active;
 use spinec_ir::diag::Diagnostics;
@@ -100,7 +99,7 @@ impl Events for Quiet {}
 pub struct Engine<'s> {
     system: &'s System,
     runtime: Box<dyn Runtime>,
-    programs: Programs<'s>,
+    programs: Programs,
     tokenizer: Option<Tokenizer>,
     stop_ids: Vec<u32>,
     options: EngineOptions,
@@ -144,11 +143,6 @@ impl<'s> Engine<'s> {
             peak: Bytes::new(),
             stop: None,
         })
-    }
-
-    /// Runs plans of the phases instead of the phases as they are written. To be said before anything runs.
-    pub fn plan_with(&mut self, planner: Box<Planner<'s>>) {
-        self.programs.planner = Some(planner);
     }
 
     /// Ends the run when the flag is set.

@@ -1,10 +1,8 @@
 //! The phases of a system for every law, lowered when first needed.
 
 use super::{Candidates, EngineError, EngineOptions};
-use crate::runtime::{ProgramId, RunError, Runtime};
+use crate::runtime::{ProgramId, Runtime};
 use spinec_ir::diag::{Diagnostic, Diagnostics, codes};
-use spinec_ir::ir::Module;
-use spinec_ir::plan::Plan;
 use spinec_ir::spec::system::{System, Wire};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -53,12 +51,7 @@ pub(super) struct PhaseFn {
 /// Phases by name.
 pub(super) type Phases = BTreeMap<String, PhaseFn>;
 
-/// Makes a plan of the phases of a system.
-pub type Planner<'s> = dyn Fn(Module) -> Result<Plan, String> + 's;
-
-pub(super) struct Programs<'s> {
-    /// Makes plans of phases; without one phases run as they are written.
-    pub planner: Option<Box<Planner<'s>>>,
+pub(super) struct Programs {
     known: BTreeMap<(Law, Candidates), Phases>,
     /// The system offers the exact retrieval besides the coarse one.
     pub has_fallback: bool,
@@ -74,7 +67,7 @@ fn read_by_engine(phase: &str, output: &str) -> bool {
     )
 }
 
-impl Programs<'_> {
+impl Programs {
     pub fn new(system: &System, options: &EngineOptions) -> Result<Self, EngineError> {
         let phases = system.phases();
         let needed: &[&str] =
@@ -93,7 +86,7 @@ impl Programs<'_> {
         }
         let words = system.variants("draft").remove("candidates").unwrap_or_default();
         let has_fallback = words.iter().any(|w| w == "coarse") && words.iter().any(|w| w == "exact");
-        Ok(Programs { planner: None, known: BTreeMap::new(), has_fallback })
+        Ok(Programs { known: BTreeMap::new(), has_fallback })
     }
 
     /// The phases for a law.
@@ -114,10 +107,7 @@ impl Programs<'_> {
             let lowered = system.phase_module(&choices, &read_by_engine).map_err(EngineError::Spec)?;
             let funcs: Vec<(Vec<String>, Vec<String>)> =
                 lowered.module.funcs.iter().map(|f| (f.inputs.clone(), f.outputs.clone())).collect();
-            let program = match &self.planner {
-                Some(planner) => runtime.add_plan(planner(lowered.module).map_err(RunError::Failed)?)?,
-                None => runtime.add(lowered.module)?,
-            };
+            let program = runtime.add(lowered.module)?;
             let mut phases = Phases::new();
             for p in lowered.phases {
                 let (inputs, outputs) = funcs[p.func].clone();

@@ -99,6 +99,17 @@ pub enum Reason {
     Costlier,
 }
 
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Reason::Capacity { wanted, budget } => {
+                write!(f, "capacity: {wanted} bytes are wanted in all, the budget is {budget}")
+            }
+            Reason::Costlier => f.write_str("costlier: its resident bytes are worth more than the time it saves"),
+        }
+    }
+}
+
 /// The term chosen for a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Solution {

@@ -106,6 +106,9 @@ pub struct Options {
     pub device: Device,
     /// Classes of rules that may fire.
     pub classes: BTreeSet<Class>,
+    /// Functions, by name, whose values keep their bits: only exact rules fire in them. Phases that decide tokens are of
+    /// this kind, so that a token does not depend on which of them decided it.
+    pub exact: BTreeSet<String>,
     /// Rules left out by name.
     pub without: BTreeSet<String>,
     /// Resident bytes of all derived weights; `None` is no limit. Within it those are kept that save most together, over all
@@ -125,6 +128,7 @@ impl Options {
         Options {
             device,
             classes: [Class::Exact, Class::Reassociating, Class::RoundingChanging].into(),
+            exact: BTreeSet::new(),
             without: BTreeSet::new(),
             budget: None,
             limits: Limits::default(),

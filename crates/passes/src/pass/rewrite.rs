@@ -7,7 +7,7 @@ use super::{Group, Map, Options, PassError, Program, RegionRecord};
 use crate::choose::{Chooser, Reason, Solution, Wish};
 use crate::pack;
 use crate::region::{Cut, Terms, cut, runs, structure, terms};
-use crate::rules::{Rule, rules};
+use crate::rules::{Class, Rule, rules};
 use crate::saturate::{Report, saturate};
 use crate::term::Head;
 use egg::Id;
@@ -24,6 +24,8 @@ struct Distinct {
     region: usize,
     terms: Terms,
     written: BTreeSet<Id>,
+    /// Classes of rules that fired.
+    classes: BTreeSet<Class>,
     saturation: Report,
     /// How many there are.
     count: usize,
@@ -70,9 +72,15 @@ fn largest(module: &Module) -> Env {
     module.symbols.iter().filter_map(|s| Some((s.name.clone(), s.bounds.max.or(s.bounds.min)?))).collect()
 }
 
+/// Classes of rules that may fire in a function.
+fn classes(options: &Options, func: &Func) -> BTreeSet<Class> {
+    let exact = options.exact.contains(&func.name);
+    options.classes.iter().copied().filter(|c| !exact || *c == Class::Exact).collect()
+}
+
 /// The rules that may fire, in order.
-fn enabled(options: &Options) -> Vec<&'static Rule> {
-    rules().filter(|r| options.classes.contains(&r.class) && !options.without.contains(r.name)).collect()
+fn enabled(options: &Options, classes: &BTreeSet<Class>) -> Vec<&'static Rule> {
+    rules().filter(|r| classes.contains(&r.class) && !options.without.contains(r.name)).collect()
 }
 
 /// Every distinct region saturated, and for every region of every function which of them it is.
@@ -82,15 +90,16 @@ fn saturated(
     options: &Options,
     env: &Env,
 ) -> Result<(Vec<Distinct>, Vec<Vec<usize>>), PassError> {
-    let rules = enabled(options);
     let mut fuel = options.limit_rewrites;
-    let mut known: BTreeMap<String, usize> = BTreeMap::new();
+    let mut known: BTreeMap<(BTreeSet<Class>, String), usize> = BTreeMap::new();
     let (mut distinct, mut places): (Vec<Distinct>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
     for (f, (func, cut)) in module.funcs.iter().zip(cuts).enumerate() {
         let mut of_func = Vec::new();
+        let classes = classes(options, func);
+        let rules = enabled(options, &classes);
         for (region, at) in cut.regions.iter().enumerate() {
             let runs = runs(func, at.block, env);
-            let key = structure(func, cut, region);
+            let key = (classes.clone(), structure(func, cut, region));
             if let Some(d) = known.get(&key) {
                 distinct[*d].count += 1;
                 distinct[*d].runs = distinct[*d].runs.saturating_add(runs);
@@ -104,7 +113,8 @@ fn saturated(
             pack::seed(&mut terms.graph);
             known.insert(key, distinct.len());
             of_func.push(distinct.len());
-            distinct.push(Distinct { func: f, region, terms, written, saturation, count: 1, runs });
+            let classes = classes.clone();
+            distinct.push(Distinct { func: f, region, terms, written, saturation, count: 1, runs, classes });
         }
         places.push(of_func);
     }
@@ -118,7 +128,7 @@ fn solutions(module: &Module, distinct: &[Distinct], options: &Options, env: &En
         .map(|d| Wish {
             device: &options.device,
             env,
-            classes: &options.classes,
+            classes: &d.classes,
             weights: &module.weights,
             runs: d.runs,
             written: &d.written,

@@ -167,3 +167,8 @@ impl EngineOutput {
         written(self.dtype, self.axes)
     }
 }
+
+/// Whether an output of a phase decides a token: what such a phase computes must not depend on which phase computes it.
+pub fn decides(output: &str) -> bool {
+    matches!(output, "token" | "accepted")
+}
