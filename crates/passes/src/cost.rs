@@ -89,6 +89,11 @@ pub fn time(device: &Device, node: &Term, operands: &[Operand], results: &[Opera
     let code = match node.head {
         Head::Op(code) => code,
         Head::Leaf(_) | Head::Proj(_) => return 1,
+        // A kernel that looks at the condition; the slow value is hardly ever computed.
+        Head::Guard(_) => {
+            let moved: Vec<Operand> = operands[..2].iter().chain(results).copied().collect();
+            return device.launch_ps.saturating_add(traffic(device, &moved, env)).max(1);
+        }
         Head::Pack => return device.launch_ps.max(1),
         Head::Packed => {
             let own: Vec<Operand> = operands[1..].iter().chain(results).copied().collect();

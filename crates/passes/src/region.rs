@@ -42,7 +42,7 @@ pub fn is_source(code: Opcode) -> bool {
 
 /// True for ops that regions are cut at.
 pub fn is_skeleton(code: Opcode) -> bool {
-    code.def().effect != Effect::Pure || matches!(code, Opcode::Loop | Opcode::Cases)
+    code.def().effect != Effect::Pure || matches!(code, Opcode::Loop | Opcode::Cases | Opcode::Guarded)
 }
 
 /// The op that defines a value.

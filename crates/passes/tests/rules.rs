@@ -449,11 +449,32 @@ fn function(g: &Graph, root: egg::Id, leaves: &[Type]) -> Func {
             return *v;
         }
         let [node] = g.eg[id].nodes.as_slice() else { panic!("nothing was united") };
-        let operands = node.children.iter().map(|c| emit(g, *c, func, known)).collect();
-        let Head::Op(code) = node.head else { panic!("leaves are known and no op has several results") };
+        let operands: Vec<ValueId> = node.children.iter().map(|c| emit(g, *c, func, known)).collect();
         let (body, types) = (func.body, g.facts(id).types.clone());
-        let v = append(func, body, code, operands, node.key.attrs().clone(), &types, Loc::default())
-            .expect("terms are typed")[0];
+        let op = |func: &mut Func, block, code, operands| {
+            append(func, block, code, operands, node.key.attrs().clone(), &types, Loc::default())
+                .expect("terms are typed")[0]
+        };
+        let v = match node.head {
+            Head::Op(code) => op(func, body, code, operands),
+            Head::Guard(code) => {
+                let inner = func.add_region();
+                let slow = op(func, inner, code, operands[2..].to_vec());
+                func.regions[inner.index()].yields.push(slow);
+                let choice = operands[..2].to_vec();
+                let made = func.add_op(
+                    body,
+                    Opcode::Guarded,
+                    choice,
+                    Attrs::new(),
+                    vec![inner],
+                    types.clone(),
+                    Loc::default(),
+                );
+                func.op(made).results[0]
+            }
+            _ => panic!("leaves are known and no op has several results"),
+        };
         known.insert(id, v);
         v
     }

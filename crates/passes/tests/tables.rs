@@ -18,7 +18,6 @@ const MIB: u64 = 1 << 20;
 fn program(spec: &str, numerics: Numerics, law: &str, change: impl FnOnce(&mut Options)) -> Program {
     let module = draft(&system(spec, numerics, &[]), law);
     let mut options = Options::new(Device::h200());
-    options.classes = Class::ALL.into();
     change(&mut options);
     pass::run(module, &options, &mut |_, _| {}).unwrap_or_else(|e| panic!("{spec} {law}: {e}"))
 }
@@ -96,12 +95,10 @@ fn only_greedy_drops_the_normaliser() {
     assert!(types(&sampled).contains(&"f64[512, 512]".to_owned()));
 }
 
-/// Without the rule that may cancel, the sampled tail forms the written state and norms it directly.
+/// Without the rule that makes factors, the sampled tail forms the written state and norms it directly.
 #[test]
-fn factors_of_the_normaliser_need_leave() {
-    let p = program(RELEASE, Numerics::BF16, "sampled", |o| {
-        o.classes.remove(&Class::Approximate);
-    });
+fn factors_of_the_normaliser_are_one_rule() {
+    let p = program(RELEASE, Numerics::BF16, "sampled", |o| o.without.extend(["contract-square".to_owned()]));
     assert!(!types(&p).contains(&"f64[512, 512]".to_owned()));
     assert!(types(&p).contains(&"bf16[248320, 1024]".to_owned()));
 }

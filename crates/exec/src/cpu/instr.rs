@@ -221,6 +221,9 @@ pub(super) enum Code {
         ragged: bool,
         shape: delta::Shape,
     },
+    /// The second operand where the first is true, elsewhere what a tape makes from the others. The tape runs only if some
+    /// element of the first operand is false.
+    Guarded(Box<Guarded>),
     /// Tells the observer.
     Report {
         path: String,
@@ -253,6 +256,15 @@ pub(super) struct Attention {
     pub causal: bool,
     pub window: u32,
     pub scale: f64,
+}
+
+/// A choice between two values of one dtype.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    pub dtype: DType,
+    pub shape: Vec<usize>,
+    /// Makes the second value, which is its only output.
+    pub slow: Tape,
 }
 
 /// A function of one op.

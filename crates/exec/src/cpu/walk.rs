@@ -2,7 +2,7 @@
 
 use super::consts::{Shared, Val};
 use super::emit::{Call, Emitter, StateOperand, Step};
-use super::instr::{Code, StateRef, Tape};
+use super::instr::{Code, Guarded, StateRef, Tape};
 use spinec_ir::interp::{Observer, bind_symbols};
 use spinec_ir::ir::{Attr, Attrs, Func, Module, Op, OpId, RegionId, ValueId, WeightId};
 use spinec_ir::ops::Opcode;
@@ -170,6 +170,7 @@ impl Walk<'_> {
         let slots = match op.code {
             Opcode::Loop => return self.repeat(op),
             Opcode::Cases => return self.cases(op),
+            Opcode::Guarded => vec![Slot::Tensor(self.guarded(op).map_err(here)?)],
             Opcode::Weight => vec![Slot::Tensor(self.weight(op).map_err(here)?)],
             Opcode::StateOpen => vec![Slot::State(self.open(op).map_err(here)?)],
             Opcode::StateClose => vec![],
@@ -376,6 +377,53 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// The region becomes a tape of its own, which takes what it uses from outside and is no constant.
+    fn guarded(&mut self, op: &Op) -> Step<Val> {
+        let [ok, fast] = op.operands.as_slice() else { return Err("it takes two operands".into()) };
+        let (ok, fast) = (self.tensor(*ok)?, self.tensor(*fast)?);
+        let (dtype, shape) = self.results(op)?.pop().ok_or("a result is missing")?;
+        let id = *op.regions.first().ok_or("it has no region")?;
+        let mut ins = vec![self.emit.dense_ref(&ok)?, self.emit.dense_ref(&fast)?];
+        let mut slots: Vec<Option<Slot>> = vec![None; self.slots.len()];
+        let mut taken = Vec::new();
+        for v in uses(self.func, id) {
+            match self.slots.get(v.index()) {
+                Some(Some(Slot::Tensor(outer))) if !outer.is_const() => taken.push((v, outer.clone())),
+                Some(known) => slots[v.index()] = known.clone(),
+                None => {}
+            }
+        }
+        for (_, outer) in &taken {
+            ins.push(self.emit.dense_ref(outer)?);
+        }
+        let mut inner = Walk {
+            module: self.module,
+            func: self.func,
+            env: self.env.clone(),
+            requests: self.requests,
+            observer: self.observer,
+            emit: Emitter::new(&mut *self.emit.shared),
+            slots,
+            loops: self.loops.clone(),
+            opened: BTreeSet::new(),
+        };
+        let mut given = Vec::new();
+        for (v, outer) in taken {
+            let shape = outer.view.shape.clone();
+            let input = inner.emit.fresh(outer.dtype, &shape);
+            given.push((outer.dtype, shape, input.clone()));
+            inner.slots[v.index()] = Some(Slot::Tensor(input));
+        }
+        let slow = match inner.region(id)?.pop() {
+            Some(Slot::Tensor(v)) => v,
+            _ => return Err("its region yields no tensor".into()),
+        };
+        let slow = inner.emit.finish(given, &[slow], self.requests)?;
+        let out = self.emit.fresh(dtype, &shape);
+        self.emit.push(Code::Guarded(Box::new(Guarded { dtype, shape, slow })), ins, &[&out])?;
+        Ok(out)
+    }
+
     fn cases(&mut self, op: &Op) -> Step<()> {
         let here = |m: String| format!("{}: `cases`: {m}", op.loc.path);
         let index = *op.operands.first().ok_or_else(|| here("operand 1 is missing".into()))?;
@@ -390,6 +438,21 @@ impl Walk<'_> {
         }
         Ok(())
     }
+}
+
+/// Values a region uses, at any depth, its own among them, each once.
+fn uses(func: &Func, id: RegionId) -> BTreeSet<ValueId> {
+    let mut out = BTreeSet::new();
+    let mut open = vec![id];
+    while let Some(id) = open.pop() {
+        let region = func.region(id);
+        out.extend(&region.yields);
+        for op in &region.ops {
+            out.extend(&func.op(*op).operands);
+            open.extend(&func.op(*op).regions);
+        }
+    }
+    out
 }
 
 /// `name` with the indices of the running loops, given outermost first by path and iteration: each stands after its

@@ -34,7 +34,7 @@ pub(super) struct Classes<'a> {
     pub g: &'a Graph,
     pub ids: Vec<Id>,
     pub index: BTreeMap<Id, usize>,
-    nodes: Vec<Vec<Term>>,
+    pub(super) nodes: Vec<Vec<Term>>,
     /// Bytes of an element as it is read from memory.
     width: Vec<u64>,
     /// Bytes of the narrowest dtype that holds the values, which decides how fast products of them are.
@@ -42,7 +42,7 @@ pub(super) struct Classes<'a> {
     /// Resident bytes if derived, and the storage dtype; none if it cannot be.
     pub derivable: Vec<Option<(u64, DType)>>,
     /// The nodes as choices.
-    base: Vec<Vec<Choice>>,
+    pub(super) base: Vec<Vec<Choice>>,
     /// The same with choices for what depends on weights, constants and indices of loops only.
     pub(super) held: Problem,
     /// For every class that can be made so, how, at the least time.
@@ -117,7 +117,7 @@ impl<'a> Classes<'a> {
         self.nodes[k].iter().any(|n| matches!(n.head, Head::Leaf(l) if indices.contains_key(&l)))
     }
 
-    fn child(&self, id: Id) -> usize {
+    pub(super) fn child(&self, id: Id) -> usize {
         self.index[&self.g.eg.find(id)]
     }
 
@@ -198,7 +198,7 @@ impl<'a> Classes<'a> {
     }
 
     fn choice(&self, k: usize, n: &Term) -> Choice {
-        let mut needs: Vec<usize> = n.children.iter().map(|c| self.child(*c)).collect();
+        let mut needs: Vec<usize> = eager(n).iter().map(|c| self.child(*c)).collect();
         needs.sort_unstable();
         needs.dedup();
         Choice { needs, cost: self.time(k, n) }
@@ -346,7 +346,7 @@ impl<'a> Classes<'a> {
             } else {
                 let n = &self.nodes[k][picks[k]?];
                 let children =
-                    n.children.iter().map(|c| out.place.get(&self.child(*c)).copied()).collect::<Option<Vec<_>>>()?;
+                    eager(n).iter().map(|c| out.place.get(&self.child(*c)).copied()).collect::<Option<Vec<_>>>()?;
                 let head = match n.head {
                     Head::Pack => {
                         // Stands for its operand.
@@ -356,6 +356,11 @@ impl<'a> Classes<'a> {
                     Head::Packed => {
                         groups.entry(self.child(n.children[0])).or_default().push(out.dag.nodes.len());
                         Head::Op(Opcode::Linear)
+                    }
+                    Head::Guard(_) => {
+                        let slow = self.slow(k, n, &out.dag, &out.place, &children)?;
+                        out.dag.slow.insert(out.dag.nodes.len(), slow);
+                        n.head
                     }
                     head => head,
                 };
@@ -403,5 +408,13 @@ impl<'a> Classes<'a> {
             refused,
             variants: pareto(variants),
         })
+    }
+}
+
+/// The operands of a node that are computed whenever it is.
+fn eager(node: &Term) -> &[Id] {
+    match node.head {
+        Head::Guard(_) => &node.children[..2],
+        _ => &node.children,
     }
 }

@@ -6,6 +6,7 @@
 
 mod classes;
 mod define;
+mod slow;
 
 use crate::cost::Device;
 use crate::dag::Dag;

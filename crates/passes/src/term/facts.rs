@@ -122,7 +122,7 @@ fn make(eg: &EGraph<Term, Analysis>, node: &Term) -> Facts {
         source = types[0].tensor().map(|t| t.dtype);
     }
     let mut loops: BTreeSet<u32> = kids.iter().flat_map(|k| k.loops.iter().copied()).collect();
-    let mut held = !matches!(node.head, Head::Leaf(_)) && constant;
+    let mut held = !matches!(node.head, Head::Leaf(_) | Head::Guard(_)) && constant;
     for (i, (child, kid)) in node.children.iter().zip(&kids).enumerate() {
         match index(eg, *child).filter(|_| node.head == Head::Op(Opcode::Weight)) {
             Some((leaf, extent)) => {
@@ -157,6 +157,10 @@ fn types(eg: &EGraph<Term, Analysis>, node: &Term, kids: &[&Facts]) -> Vec<Type>
     match node.head {
         Head::Leaf(n) => vec![eg.analysis.leaves[n as usize].clone()],
         Head::Proj(i) => vec![kids[0].types[i as usize].clone()],
+        Head::Guard(code) => {
+            let kids: Vec<&Type> = kids[2..].iter().map(|k| &k.types[0]).collect();
+            code.infer(&kids, node.key.attrs()).expect("the slow value was a term before")
+        }
         Head::Pack => kids[0].types.clone(),
         Head::Packed => {
             let kids: Vec<&Type> = kids.iter().map(|k| &k.types[0]).collect();

@@ -59,6 +59,18 @@ impl Graph {
         self.eg.add(Term { head: Head::Packed, key: linear.key.clone(), children: vec![pack, linear.children[1]] })
     }
 
+    /// `fast` where `ok` is true, else `slow`, a node. `None` if their types do not fit.
+    pub fn guard(&mut self, ok: Id, fast: Id, slow: &Term) -> Option<Id> {
+        let code = slow.code()?;
+        let operands: Vec<&Type> = slow.children.iter().map(|c| self.facts(*c).types.first()).collect::<Option<_>>()?;
+        let types = code.infer(&operands, slow.key.attrs()).ok()?;
+        let fits = types == self.facts(fast).types && self.ty(ok)?.dims == self.ty(fast)?.dims;
+        let mut children = vec![ok, fast];
+        children.extend(&slow.children);
+        (fits && self.ty(ok)?.dtype == DType::Bool)
+            .then(|| self.eg.add(Term { head: Head::Guard(code), key: slow.key.clone(), children }))
+    }
+
     /// An op; `None` if it does not take these operands.
     pub fn op(&mut self, code: Opcode, children: &[Id], attrs: Attrs) -> Option<Id> {
         if code != Opcode::Weight {

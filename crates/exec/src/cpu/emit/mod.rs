@@ -244,7 +244,7 @@ impl<'a> Emitter<'a> {
             SamplingLaw => one(self.sampling_law(call)),
             Draw => one(self.draw(call)),
             QuantizeRows => self.quantize_rows(call),
-            Weight | StateOpen | StateClose | Loop | Cases | Attention | KvWrite | CausalConv | DeltaRule => {
+            Weight | StateOpen | StateClose | Loop | Cases | Guarded | Attention | KvWrite | CausalConv | DeltaRule => {
                 Err(format!("`{}` is no function of its operands", call.code.name()))
             }
         }

@@ -1,6 +1,7 @@
 //! Running a tape.
 
 mod data;
+mod guarded;
 mod model;
 mod reduce;
 mod state;
@@ -167,6 +168,7 @@ impl Machine<'_> {
                     watch.value(path, &t);
                 }
             }
+            Code::Guarded(g) => return self.guarded(g, ins, &outs[0]),
             Code::Reference(r) => return self.reference(r, ins, outs),
             Code::Gone => {}
         }
