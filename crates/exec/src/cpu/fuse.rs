@@ -2,7 +2,8 @@
 
 use super::elements::{Kind, Place};
 use super::instr::{Code, Instr, Tape, together};
-use super::map::Pattern;
+use super::map::{Pattern, Step};
+use spinec_ir::ops::Opcode;
 
 /// Replaces pairs in a tape whose buffers are still numbered, each written before it is read.
 pub(super) fn fuse(tape: &mut Tape, buffers: &[(Kind, usize)]) {
@@ -53,6 +54,15 @@ fn pair(first: &mut Instr, second: &mut Instr, at: usize) -> bool {
             if sorted == k && one(second) && second.outs[0].kind == Kind::I32 =>
         {
             second.code = Code::TopSet { k: *k, width: *width };
+            second.ins = first.ins.clone();
+        }
+        // Whether all elements of a row are finite.
+        (Code::Map(map), Code::ReduceInts { code: Opcode::ReduceMin, width })
+            if map.loads == [Pattern::Dense]
+                && matches!(map.steps.as_slice(), [Step::Unary(Opcode::IsFinite, 0)])
+                && first.ins.first().is_some_and(|x| x.kind == Kind::F32) =>
+        {
+            second.code = Code::AllFinite { width: *width };
             second.ins = first.ins.clone();
         }
         // A truth value in another type is 0 or 1 as it was computed.

@@ -112,6 +112,10 @@ pub(super) enum Code {
         code: Opcode,
         width: usize,
     },
+    /// 1 for each row whose elements all are finite, else 0.
+    AllFinite {
+        width: usize,
+    },
     /// Running sums or products of rows.
     Running {
         product: bool,

@@ -398,6 +398,9 @@ impl Walk<'_> {
         }
         let mut inner = Walk {
             module: self.module,
+            load: self.load,
+            kernels: &[],
+            launch: (None, 0),
             func: self.func,
             env: self.env.clone(),
             requests: self.requests,

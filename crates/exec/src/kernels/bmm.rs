@@ -92,14 +92,20 @@ pub fn bmm_taken(
     assert!(taken.extent > 0 && taken.table.len() >= taken.extent * width, "the table ends before its last row");
     let work = batch * taken.rows * other.rows * width.max(1);
     let size = taken.rows * other.rows;
+    // Against a single row, a few rows at a time: they are multiplied while they are in the first-level cache.
+    let step = if other.rows == 1 { LANES } else { taken.rows };
     let task = |b: usize, y: &mut [f32]| {
-        f32::scratch(taken.rows * width, |rows| {
-            f32::dispatch(Widen { taken, first: b * taken.rows, width, rows });
-            let rows = Matrices::dense(rows, taken.rows, width);
-            let other = Matrices { data: &other.data[b * other.batch_stride..], ..other };
-            let (x, w) = if taken_first { (rows, other) } else { (other, rows) };
-            let y = Shares::new(y);
-            f32::dispatch(Task { first: 0, last: x.rows.div_ceil(TILE), width, x, w, y: &y });
+        let other = Matrices { data: &other.data[b * other.batch_stride..], ..other };
+        f32::scratch(step * width, |memory| {
+            for (part, y) in y.chunks_mut(step * other.rows).enumerate() {
+                let n = y.len() / other.rows;
+                let rows = &mut memory[..n * width];
+                f32::dispatch(Widen { taken, first: b * taken.rows + part * step, width, rows });
+                let rows = Matrices::dense(rows, n, width);
+                let (x, w) = if taken_first { (rows, other) } else { (other, rows) };
+                let y = Shares::new(y);
+                f32::dispatch(Task { first: 0, last: x.rows.div_ceil(TILE), width, x, w, y: &y });
+            }
         });
     };
     if work < 2 * MIN_WORK {
@@ -124,7 +130,7 @@ impl Kernel<f32> for Widen<'_> {
         if self.width == 0 {
             return;
         }
-        let index = &self.taken.index[self.first..self.first + self.taken.rows];
+        let index = &self.taken.index[self.first..];
         for (i, row) in index.iter().zip(self.rows.chunks_exact_mut(self.width)) {
             let at = usize::try_from(*i).unwrap_or(0).min(self.taken.extent - 1) * self.width;
             for (x, bits) in row.iter_mut().zip(&self.taken.table[at..at + self.width]) {

@@ -61,8 +61,11 @@ impl Machine<'_> {
                 }),
             }
         }
-        for instr in &tape.instrs {
+        for (at, instr) in tape.instrs.iter().enumerate() {
             self.step(instr)?;
+            if matches!(instr.code, Code::Linear { .. }) {
+                prefetch_next(&tape.instrs[at + 1..]);
+            }
         }
         let mut out = Vec::with_capacity(tape.outputs.len());
         for o in &tape.outputs {
@@ -119,6 +122,7 @@ impl Machine<'_> {
             },
             Code::Reduce { wide, code, width } => real!(*wide, self.reduce(*code, *width, &ins[0], &outs[0])),
             Code::ReduceInts { code, width } => self.reduce_ints(*code, *width, &ins[0], &outs[0]),
+            Code::AllFinite { width } => self.all_finite(*width, &ins[0], &outs[0]),
             Code::Running { product, width } => self.running(*product, *width, &ins[0], &outs[0]),
             Code::Argmax { width } => real!(ins[0].kind == Kind::F64, self.argmax(*width, &ins[0], &outs[0])),
             Code::TopK { k, width } => real!(ins[0].kind == Kind::F64, self.top_k(*k, *width, &ins[0], outs)),
@@ -303,6 +307,19 @@ impl Machine<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Asks for the beginning of the weights that are needed next.
+fn prefetch_next(instrs: &[Instr]) {
+    let next = instrs.iter().find_map(|i| match &i.code {
+        Code::Linear { weights, .. } => weights.first(),
+        _ => None,
+    });
+    match next {
+        Some(Packed::F32(w)) => w.prefetch(),
+        Some(Packed::F64(w)) => w.prefetch(),
+        None => {}
     }
 }
 

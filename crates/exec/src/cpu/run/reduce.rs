@@ -46,6 +46,16 @@ impl Machine<'_> {
         });
     }
 
+    pub(super) fn all_finite(&mut self, width: usize, x: &Ref, out: &Out) {
+        self.write::<i32, _>(out, |y, m| {
+            for (x, y) in x.get::<f32>(m.arena).chunks_exact(width).zip(y) {
+                // The exponent of infinities and NaN is the greatest.
+                let most = x.iter().fold(0, |most, x| most.max(x.to_bits() & 0x7fff_ffff));
+                *y = i32::from(most < f32::INFINITY.to_bits());
+            }
+        });
+    }
+
     pub(super) fn argmax<T: Real + Elem>(&mut self, width: usize, x: &Ref, out: &Out) {
         self.write::<i32, _>(out, |y, m| {
             for (x, y) in x.get::<T>(m.arena).chunks_exact(width).zip(y) {
