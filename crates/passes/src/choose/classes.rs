@@ -254,7 +254,7 @@ impl<'a> Classes<'a> {
         let mut classes = self.base.clone();
         for (k, choices) in classes.iter_mut().enumerate() {
             if let (Some(weight), Some((bytes, _)), false) = (price, self.derivable[k], without.contains(&k)) {
-                let all = self.wish.device.resident_ps(bytes, weight);
+                let all = cost::resident_ps(self.wish.device, bytes, weight);
                 let cost = if there.contains(&k) { 1 } else { (all / self.wish.runs.max(1)).max(1) };
                 choices.push(Choice { needs: vec![], cost });
             }
