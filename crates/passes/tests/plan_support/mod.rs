@@ -1,6 +1,8 @@
 //! Making plans in tests.
 #![allow(dead_code)]
 
+pub mod values;
+
 use spinec_ir::ir::{Module, without_spans};
 use spinec_ir::plan::Plan;
 use spinec_ir::plan::verify::verify;
@@ -30,6 +32,12 @@ pub fn planned(module: Module, options: &Options, fuse: bool) -> Plan {
 /// As the command line plans.
 pub fn usual(module: Module) -> Plan {
     planned(module, &Options::new(Device::h200()), true)
+}
+
+/// A module through fusion alone.
+pub fn fused(module: Module, how: &fuse::Options) -> Result<Plan, pass::PassError> {
+    let load = Module { funcs: Vec::new(), states: Vec::new(), ..module.clone() };
+    fuse::plan(Program { module, load, derived: Vec::new(), regions: Vec::new() }, how)
 }
 
 /// What the verifier says, a line each.
