@@ -35,8 +35,14 @@ pub enum Command {
     Run(RunArgs),
     /// Write random checkpoints for a system, for tests and benchmarks
     Synth(SynthArgs),
-    /// Say what an error code means
+    /// Plan the phases for a device: launches, traffic, memory, derived weights
+    Plan(PlanCommandArgs),
+    /// Say what an error code means, or where a value of a system is computed and why there
     Explain(ExplainArgs),
+    /// Say why two values of a system do not share a kernel
+    WhyNot(WhyNotArgs),
+    /// List the compiler's passes, or run them and show what each does
+    Passes(PassesArgs),
     /// Check PTX, or run it on the CPU with memory, race and synchronisation checks
     #[command(subcommand)]
     Ptx(PtxCommand),
@@ -90,7 +96,7 @@ pub struct PtxRunArgs {
 }
 
 /// What every command says about a spec.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct SpecArgs {
     /// System or graph file
     pub spec: PathBuf,
@@ -242,6 +248,9 @@ pub struct RunArgs {
     /// Threads; 0 is all cores
     #[arg(long, default_value_t = 0, env = "SPINEC_THREADS")]
     pub threads: usize,
+    /// Run the phases as they are written, without rewriting and fusing them: for comparison
+    #[arg(long)]
+    pub unplanned: bool,
     /// Write what happened when as Chrome trace JSON
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -275,9 +284,123 @@ pub struct SynthArgs {
     pub seed: u64,
 }
 
+/// What is planned, and for what.
+#[derive(Clone, Debug, Args)]
+pub struct PlanArgs {
+    /// Device record: a name, or a file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub device: Option<String>,
+    /// Which requests the phases are for
+    #[arg(long, value_enum, default_value = "greedy")]
+    pub law: LawArg,
+    /// Candidate retrieval
+    #[arg(long, value_enum, default_value = "coarse")]
+    pub candidates: CandidatesArg,
+    /// Bytes derived weights may take
+    #[arg(long, value_name = "BYTES")]
+    pub budget: Option<u64>,
+}
+
+/// Sampling laws a phase is made for.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LawArg {
+    /// The most likely token
+    Greedy,
+    /// A draw
+    Sampled,
+    /// Both in a batch
+    Mixed,
+}
+
+/// `spinec plan`
+#[derive(Debug, Args)]
+pub struct PlanCommandArgs {
+    #[command(flatten)]
+    pub spec: SpecArgs,
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    /// Positions of a request; the system's serving context if not given
+    #[arg(long, value_name = "N")]
+    pub context: Option<u64>,
+    /// Requests served together; the system's if not given
+    #[arg(long, value_name = "N")]
+    pub requests: Option<u64>,
+    /// Print the whole plan in its text form
+    #[arg(long, conflicts_with = "json")]
+    pub text: bool,
+    /// One JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `spinec why-not`
+#[derive(Debug, Args)]
+pub struct WhyNotArgs {
+    #[command(flatten)]
+    pub spec: SpecArgs,
+    /// Node path of a value, such as d.layers.z.qr
+    pub a: String,
+    /// Node path of another value
+    pub b: String,
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    /// One JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `spinec passes`
+#[derive(Debug, Args)]
+pub struct PassesArgs {
+    /// System to run the passes on; none lists them
+    pub spec: Option<PathBuf>,
+    #[command(flatten)]
+    pub plan: PlanArgs,
+    /// Checkpoint directory by name, as in `--checkpoint target=DIR`
+    #[arg(long = "checkpoint", value_name = "NAME=DIR")]
+    pub checkpoints: Vec<String>,
+    /// Bind a dim, list or parameter
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub sets: Vec<String>,
+    /// Floating-point types; bf16 if not given
+    #[arg(long, value_enum, env = "SPINEC_NUMERICS")]
+    pub numerics: Option<NumericsArg>,
+    /// Print the module after a pass
+    #[arg(long, value_name = "PASS")]
+    pub print_after: Option<String>,
+    /// Write the module after every pass into a directory
+    #[arg(long, value_name = "DIR")]
+    pub dump_dir: Option<PathBuf>,
+    /// The last pass to run
+    #[arg(long, value_name = "PASS")]
+    pub stop_after: Option<String>,
+    /// Rewrites to make at most, for finding the one that breaks something
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Leave out a rule by name
+    #[arg(long, value_name = "RULE")]
+    pub without: Vec<String>,
+    /// One JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `spinec explain`
 #[derive(Debug, Args)]
 pub struct ExplainArgs {
-    /// An error code, such as E0301; none lists all
+    /// An error code, such as E0301, or a system file; none lists all codes
     pub code: Option<String>,
+    /// Node path of a value of the system, such as d.layers.z.qr
+    pub value: Option<String>,
+    /// Checkpoint directory by name, as in `--checkpoint target=DIR`
+    #[arg(long = "checkpoint", value_name = "NAME=DIR")]
+    pub checkpoints: Vec<String>,
+    /// Bind a dim, list or parameter
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub sets: Vec<String>,
+    /// Floating-point types; bf16 if not given
+    #[arg(long, value_enum, env = "SPINEC_NUMERICS")]
+    pub numerics: Option<NumericsArg>,
+    #[command(flatten)]
+    pub plan: PlanArgs,
 }

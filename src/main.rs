@@ -5,6 +5,7 @@ mod commands;
 mod exit;
 mod files;
 mod output;
+mod planner;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -30,7 +31,10 @@ fn run(cli: &Cli) -> Exit {
         Command::Eval(a) => commands::eval::run(a),
         Command::Run(a) => commands::run::run(a),
         Command::Synth(a) => commands::synth::run(a),
+        Command::Plan(a) => commands::plan::run(a),
         Command::Explain(a) => commands::explain::run(a),
+        Command::WhyNot(a) => commands::why_not::run(a),
+        Command::Passes(a) => commands::passes::run(a),
         Command::Ptx(c) => commands::ptx::run(c),
     }
 }

@@ -4,6 +4,7 @@ use crate::args::{CandidatesArg, RunArgs};
 use crate::exit::Exit;
 use crate::files;
 use crate::output;
+use crate::planner;
 use serde::Deserialize;
 use serde_json::json;
 use spinec_exec::cpu::Capacity;
@@ -52,6 +53,7 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
     let whole = |n: i64| usize::try_from(n).unwrap_or(usize::MAX);
     let capacity = Capacity::of(whole(system.serve.requests), whole(system.serve.context + system.serve.block));
     let runtime = files::runtime(args.backend, &tables, system.numerics, Box::new(store), args.threads, capacity)?;
+    let runtime = if args.unplanned { runtime } else { planner::planned(runtime, &system) };
     progress.finish_and_clear();
     let options = EngineOptions {
         target_only: args.target_only,
@@ -60,7 +62,7 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
             CandidatesArg::Coarse => Candidates::Coarse,
             CandidatesArg::Exact => Candidates::Exact,
         },
-        poison: false,
+        ..EngineOptions::default()
     };
     let fail = |e: EngineError| engine_failed(e, &sources);
     let mut engine = Engine::new(&system, runtime, tokenizer, stop_ids, options).map_err(fail)?;
@@ -71,6 +73,7 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
     // Without a handler Ctrl-C ends the process at once, which is what happens if none can be set.
     let _ = ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed));
     engine.interrupt_on(&INTERRUPTED);
+    engine.warm_up().map_err(fail)?;
     let load = began.elapsed();
     let started = Instant::now();
     let mut watch = Watch { stream: single && !args.json, spans: args.trace.is_some().then(Vec::new), zero: began };

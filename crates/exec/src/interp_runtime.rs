@@ -2,8 +2,9 @@
 
 use crate::runtime::{Bytes, Mode, ProgramId, RequestId, RunError, Runtime, Tables};
 use spinec_ir::interp::{self, NoObserver, Observer, RequestState, WeightStore};
-use spinec_ir::ir::{Module, WeightId};
-use spinec_ir::tensor::Tensor;
+use spinec_ir::ir::{Module, WeightId, text};
+use spinec_ir::plan::{Plan, derived_element};
+use spinec_ir::tensor::{Data, Tensor};
 use spinec_ir::ty::Numerics;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,14 +13,87 @@ use std::collections::BTreeMap;
 pub struct InterpRuntime {
     store: Cached,
     tables: Module,
-    programs: Vec<Module>,
+    programs: Vec<Program>,
     requests: Vec<Option<RequestState>>,
+}
+
+struct Program {
+    module: Module,
+    /// By derived weight in the order of their ids, the function that computes it.
+    load: Module,
+    /// What each of them is: equal for equal derivations, whatever program they belong to.
+    keys: Vec<String>,
+}
+
+impl Program {
+    fn new(module: Module, load: Module) -> Program {
+        let text = |f: &spinec_ir::ir::Func| {
+            let mut f = f.clone();
+            f.name.clear();
+            text::print(&Module { weights: Vec::new(), states: Vec::new(), funcs: vec![f], ..load.clone() })
+        };
+        Program { keys: load.funcs.iter().map(text).collect(), module, load }
+    }
+}
+
+/// The weights of a program: those of the runtime, then what the program derives from them.
+struct Derived<'a> {
+    base: &'a Cached,
+    program: &'a Program,
+    /// Weights of the runtime.
+    own: usize,
+}
+
+impl WeightStore for Derived<'_> {
+    fn weight(&self, id: WeightId, index: &[i64]) -> Result<Tensor, String> {
+        let Some(number) = id.index().checked_sub(self.own) else { return self.base.weight(id, index) };
+        let load = &self.program.load;
+        let func = load.funcs.get(number).ok_or_else(|| format!("there is no derived weight {number}"))?;
+        let weight = self.program.module.weight(id);
+        let element = derived_element(weight, index);
+        if element.is_none() && !weight.loops.is_empty() {
+            return Err(format!("derived weight `{}` does not exist at {index:?}", weight.name));
+        }
+        let key = &self.program.keys[number];
+        let known = self.base.derived.borrow().get(key).cloned();
+        let whole = match known {
+            Some(t) => t,
+            None => {
+                let out = interp::run(load, func, &[], self.base, &mut [], Mode::Immediate, &mut NoObserver);
+                let out = out.map_err(|e| e.to_string())?.into_iter().next();
+                let t = out.ok_or_else(|| format!("derived weight `{}` has no value", func.name))?;
+                self.base.derived.borrow_mut().insert(key.clone(), t.clone());
+                t
+            }
+        };
+        match element {
+            None => Ok(whole),
+            Some(i) => row(&whole, i).ok_or_else(|| format!("derived weight `{}` has no element {i}", weight.name)),
+        }
+    }
+}
+
+/// Entry `i` of the first axis.
+fn row(t: &Tensor, i: usize) -> Option<Tensor> {
+    let (n, shape) = t.shape.split_first()?;
+    let size: usize = shape.iter().product();
+    let range = i.checked_mul(size)?..i.checked_add(1)?.checked_mul(size)?;
+    let data = (i < *n).then(|| match &t.data {
+        Data::F64(x) => x.get(range).map(|x| Data::F64(x.to_vec())),
+        Data::F32(x) => x.get(range).map(|x| Data::F32(x.to_vec())),
+        Data::I32(x) => x.get(range).map(|x| Data::I32(x.to_vec())),
+        Data::U8(x) => x.get(range).map(|x| Data::U8(x.to_vec())),
+        Data::Bool(x) => x.get(range).map(|x| Data::Bool(x.to_vec())),
+    })??;
+    Tensor::new(t.dtype, shape.to_vec(), data)
 }
 
 /// Keeps every weight once it was asked for.
 struct Cached {
     inner: Box<dyn WeightStore + Send + Sync>,
     known: RefCell<BTreeMap<(WeightId, Vec<i64>), Tensor>>,
+    /// Derived weights by what they are.
+    derived: RefCell<BTreeMap<String, Tensor>>,
 }
 
 impl WeightStore for Cached {
@@ -46,7 +120,7 @@ impl InterpRuntime {
             funcs: Vec::new(),
         };
         InterpRuntime {
-            store: Cached { inner: store, known: RefCell::default() },
+            store: Cached { inner: store, known: RefCell::default(), derived: RefCell::default() },
             tables,
             programs: Vec::new(),
             requests: Vec::new(),
@@ -63,7 +137,13 @@ impl InterpRuntime {
 
 impl Runtime for InterpRuntime {
     fn add(&mut self, module: Module) -> Result<ProgramId, RunError> {
-        self.programs.push(module);
+        let load = Module { weights: Vec::new(), states: Vec::new(), funcs: Vec::new(), ..module.clone() };
+        self.programs.push(Program::new(module, load));
+        Ok(ProgramId(self.programs.len() - 1))
+    }
+
+    fn add_plan(&mut self, plan: Plan) -> Result<ProgramId, RunError> {
+        self.programs.push(Program::new(plan.module, plan.load));
         Ok(ProgramId(self.programs.len() - 1))
     }
 
@@ -76,7 +156,10 @@ impl Runtime for InterpRuntime {
         mode: Mode,
         observer: Option<&mut dyn Observer>,
     ) -> Result<Vec<Tensor>, RunError> {
-        let module = self.programs.get(program.0).ok_or_else(|| RunError::Failed("there is no such program".into()))?;
+        let program =
+            self.programs.get(program.0).ok_or_else(|| RunError::Failed("there is no such program".into()))?;
+        let module = &program.module;
+        let store = Derived { base: &self.store, program, own: self.tables.weights.len() };
         let f = module.funcs.get(func).ok_or_else(|| RunError::Failed("there is no such function".into()))?;
         let inputs: Vec<Tensor> = inputs.iter().map(|t| (*t).clone()).collect();
         let mut states = Vec::new();
@@ -88,7 +171,7 @@ impl Runtime for InterpRuntime {
             Some(o) => o,
             None => &mut none,
         };
-        let out = interp::run(module, f, &inputs, &self.store, &mut states, mode, observer)
+        let out = interp::run(module, f, &inputs, &store, &mut states, mode, observer)
             .map_err(|e| RunError::Failed(e.to_string()))?;
         for (r, s) in requests.iter().zip(states) {
             self.requests[r.0] = Some(s);

@@ -12,6 +12,7 @@ pub mod host;
 pub mod interp_runtime;
 pub mod kernels;
 pub mod philox;
+pub mod planned;
 pub mod runtime;
 pub mod synth;
 pub mod tensorfile;

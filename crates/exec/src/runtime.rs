@@ -2,6 +2,7 @@
 
 use spinec_ir::interp::Observer;
 use spinec_ir::ir::{Module, StateDecl, Weight};
+use spinec_ir::plan::Plan;
 use spinec_ir::tensor::Tensor;
 use std::collections::BTreeMap;
 
@@ -33,6 +34,10 @@ pub type Bytes = BTreeMap<&'static str, u64>;
 pub trait Runtime {
     /// Takes in a module.
     fn add(&mut self, module: Module) -> Result<ProgramId, RunError>;
+
+    /// Takes in a plan: its module, run in the order and with the kernels of the plan. Its derived weights are computed
+    /// from the runtime's weights when they are first needed.
+    fn add_plan(&mut self, plan: Plan) -> Result<ProgramId, RunError>;
 
     /// Runs a function. Axis 0 of batch tensors counts `requests`. Inputs are in the order of the function's inputs.
     ///
@@ -70,6 +75,12 @@ pub trait Runtime {
 
     /// Bytes held, by owner.
     fn bytes(&self) -> Bytes;
+
+    /// True if the first run of a function costs much more than later ones, so that it is worth running it once on a
+    /// request of its own before requests are served. No result depends on whether that was done.
+    fn warms_up(&self) -> bool {
+        false
+    }
 }
 
 /// The tables all modules of a runtime share.

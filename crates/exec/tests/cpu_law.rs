@@ -215,6 +215,7 @@ fn cycle(system: &System, prompts: &[Vec<i32>], vocabulary: usize) -> Vec<Vec<(S
         given.extend([
             ("positions", ints(&[n, 16], &block)),
             ("width", ints(&[n], &vec![16; n])),
+            ("first", ints(&[n], &vec![0; n])),
             ("proposal", named(&draft, "proposal")),
             ("candidates", named(&draft, "candidates")),
             ("q", named(&draft, "q")),

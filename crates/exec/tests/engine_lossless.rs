@@ -24,6 +24,9 @@ fn the_demo_pair_gives_the_expected_tokens_and_counts() {
         assert_eq!(d.finish, Finish::Length);
     }
     assert!(out.totals.accept_length() > 2.5, "{}", out.totals.accept_length());
+    for step in STEPS {
+        assert_eq!(run_all(&system, &requests, in_steps(step)).done, out.done, "steps of {step}");
+    }
 }
 
 #[test]
@@ -106,11 +109,18 @@ fn random_pairs_are_lossless_alone_and_in_a_batch() {
             let want = run_all(system, &requests, plain());
             let batch = run_all(system, &requests, speculative());
             let narrow = run_all(system, &requests, with_width(2));
+            for step in STEPS {
+                let stepped = run_all(system, &requests, in_steps(step));
+                assert_eq!(stepped.done, batch.done, "{what}: a batch in steps of {step}");
+            }
             for (i, r) in requests.iter().enumerate() {
                 let alone = solo(system, r, speculative());
                 assert_eq!(want.done[i].tokens.len(), r.max_tokens, "{what}");
                 assert_eq!(alone, batch.done[i], "{what}: alone and in a batch");
                 assert_eq!(alone.tokens, want.done[i].tokens, "{what}: request {i}");
+                for step in STEPS {
+                    assert_eq!(solo(system, r, in_steps(step)), alone, "{what}: request {i} in steps of {step}");
+                }
                 assert_eq!(narrow.done[i].tokens, want.done[i].tokens, "{what}: request {i}, width 2");
                 assert_eq!(solo(system, r, plain()).tokens, want.done[i].tokens, "{what}: plain alone");
                 full += alone.cycles.iter().filter(|c| c.accepted == c.proposal.len()).count();

@@ -85,6 +85,9 @@ fn a_mixed_batch_gives_every_request_what_it_gets_alone() {
         let want: Vec<Finished> =
             requests.iter().map(|r| texts(&pair, std::slice::from_ref(r), speculative(), &[]).remove(0)).collect();
         assert_eq!(texts(&pair, &requests, speculative(), &[]), want);
+        for step in STEPS {
+            assert_eq!(texts(&pair, &requests, in_steps(step), &[]), want, "steps of {step}");
+        }
         let finish: Vec<Finish> = want.iter().map(|d| d.finish).collect();
         use Finish::{Cancelled, Length, Stop};
         assert_eq!(finish, [Length, Stop, Cancelled, Length, Stop, Length, Cancelled, Stop]);
@@ -119,7 +122,7 @@ fn a_stop_text_across_tokens_ends_at_its_last_token() {
         let (from, to) = (upto(9), upto(12));
         let stop: String = to.chars().skip(from.chars().count() - 1).collect();
         assert!(stop.chars().count() >= 3 && !from.contains(&stop));
-        for options in [speculative(), plain(), with_width(3)] {
+        for options in [speculative(), plain(), with_width(3), in_steps(1), in_steps(3)] {
             let d =
                 texts(&pair, &[Request { stop: vec![stop.clone()], ..greedy(&prompt, 30) }], options, &[]).remove(0);
             assert_eq!(d.finish, Finish::Stop);

@@ -210,6 +210,9 @@ fn sampled_text_depends_on_the_seed_alone_at_fixed_width() {
     assert_eq!(once, twice, "order of submission");
     for r in &requests {
         assert_eq!(once[&r.id], solo(&system, r, speculative()), "{} alone", r.id);
+        for step in STEPS {
+            assert_eq!(once[&r.id], solo(&system, r, in_steps(step)), "{} in steps of {step}", r.id);
+        }
     }
     assert_ne!(once["0/1"].tokens, once["0/2"].tokens, "seeds differ");
     // Requests that join while others decode.

@@ -171,18 +171,23 @@ fn every_cycle_of_the_engine_leaves_the_state_of_the_accepted_tokens() {
             sampled(&rng.ids(70, 5), 33, 0.9, 0, 1.0, 5),
             sampled(&rng.ids(2, 5), 25, 1.5, 3, 0.9, 6),
         ];
-        let mut engine =
-            Engine::new(&pair.system, runtime(&pair.system), None, vec![], speculative()).expect("an engine");
-        for r in &requests {
-            engine.submit(r.clone()).expect("a request");
-        }
         let mut seen: Vec<(usize, Values)> = Vec::new();
-        while engine.step(&mut Quiet).expect("a round") {
-            for i in 0..requests.len() {
-                seen.extend(engine.state(i).expect("state").map(|s| (i, s)));
+        let mut done = Vec::new();
+        for options in [speculative()].into_iter().chain(STEPS.map(in_steps)) {
+            let mut engine =
+                Engine::new(&pair.system, runtime(&pair.system), None, vec![], options).expect("an engine");
+            for r in &requests {
+                engine.submit(r.clone()).expect("a request");
             }
+            while engine.step(&mut Quiet).expect("a round") {
+                for i in 0..requests.len() {
+                    seen.extend(engine.state(i).expect("state").map(|s| (i, s)));
+                }
+            }
+            let (these, ..) = engine.results();
+            assert!(done.is_empty() || done == these, "steps change no request");
+            done = these;
         }
-        let (done, ..) = engine.results();
         let mut d = Driver::probing(&pair.system);
         let mut known: BTreeMap<(usize, usize), Values> = BTreeMap::new();
         let mut commits = std::collections::BTreeSet::new();

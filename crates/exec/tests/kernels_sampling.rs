@@ -5,13 +5,25 @@ mod kernels_common;
 use kernels_common::*;
 use proptest::prelude::*;
 use spinec_exec::kernels::sampling::{NoDistribution, deployed, draw};
-use spinec_exec::kernels::select::{Argmax, argmax, top_k};
+use spinec_exec::kernels::select::{Argmax, argmax, top_k, top_set};
 
 /// All indices in the order of values: greater first, equal by index, NaN last.
 fn order(x: &[f32]) -> Vec<u32> {
     let mut ids: Vec<u32> = (0..x.len() as u32).collect();
     let key = |i: u32| (x[i as usize].is_nan(), -x[i as usize]);
     ids.sort_by(|a, b| key(*a).partial_cmp(&key(*b)).unwrap_or(std::cmp::Ordering::Equal).then(a.cmp(b)));
+    ids
+}
+
+fn set(x: &[f32], k: usize) -> Vec<i32> {
+    let mut out = vec![-1; k.min(x.len())];
+    top_set(x, &mut out);
+    out
+}
+
+fn sorted(ids: &[u32]) -> Vec<i32> {
+    let mut ids: Vec<i32> = ids.iter().map(|i| *i as i32).collect();
+    ids.sort_unstable();
     ids
 }
 
@@ -83,6 +95,7 @@ fn top_k_of_long_rows() {
             let want = order(x);
             for k in [1, 16, 128, 1500, 20_000, 30_000] {
                 assert_eq!(top_k(x, k), want[..k.min(x.len())], "k {k}");
+                assert_eq!(set(x, k), sorted(&want[..k.min(x.len())]), "k {k}");
             }
         }
     }) {
@@ -165,6 +178,7 @@ proptest! {
     ) {
         let want = order(&x);
         prop_assert_eq!(top_k(&x, k), &want[..k.min(x.len())]);
+        prop_assert_eq!(set(&x, k), sorted(&want[..k.min(x.len())]));
         let numbers = x.iter().any(|x| !x.is_nan());
         let found = argmax(&x);
         prop_assert_eq!(found.all_nan, !numbers);

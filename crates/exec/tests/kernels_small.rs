@@ -3,7 +3,7 @@
 mod kernels_common;
 
 use kernels_common::*;
-use spinec_exec::kernels::bmm::{Matrices, bmm_nt};
+use spinec_exec::kernels::bmm::{Matrices, Taken, bmm_nt, bmm_taken};
 use spinec_exec::kernels::conv::{Taps, causal_conv, window_after};
 use spinec_exec::kernels::simd::Real;
 use spinec_exec::threads::Pool;
@@ -46,6 +46,36 @@ fn batched_products_are_close_and_keep_their_bits() {
                 let (b, i, j) = (at / (m * n), at / n % m, at % n);
                 let (x, w) = (&x[(b * m + i) * k..][..k], &w[(b * n + j) * k..][..k]);
                 assert_bits(&product(&pools[0], x, w, 1, 1, 1, k), &[*y], "alone");
+            }
+        }) {
+            println!("{path:?} agrees");
+        }
+    }
+}
+
+#[test]
+fn products_with_rows_of_a_table_are_those_of_the_rows() {
+    let pools = [1, 3].map(Pool::new);
+    for (batch, rows, others, k) in [(1, 1, 1, 1), (15, 128, 1, 192), (3, 21, 1, 20), (15, 16, 16, 192), (2, 5, 3, 33)]
+    {
+        let extent = 40;
+        let table = bf16(&numbers::<f32>(extent * k, 5));
+        let index: Vec<i32> = (0..batch * rows).map(|i| (i * 7919 % 43) as i32 - 1).collect();
+        let taken: Vec<f32> =
+            index.iter().flat_map(|i| widen(&table[(*i).clamp(0, extent as i32 - 1) as usize * k..][..k])).collect();
+        let other = numbers::<f32>(batch * others * k, 6);
+        let want = [
+            product(&pools[0], &taken, &other, batch, rows, others, k),
+            product(&pools[0], &other, &taken, batch, others, rows, k),
+        ];
+        for (path, ()) in on_every_path(|| {
+            for pool in &pools {
+                for (first, want) in [true, false].into_iter().zip(&want) {
+                    let mut y = vec![0.0; want.len()];
+                    let taken = Taken { table: &table, extent, index: &index, rows };
+                    bmm_taken(pool, batch, k, &taken, Matrices::dense(&other, others, k), first, &mut y);
+                    assert_bits(&y, want, "taken");
+                }
             }
         }) {
             println!("{path:?} agrees");

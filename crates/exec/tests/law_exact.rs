@@ -144,12 +144,24 @@ fn examine(
 }
 
 fn verify(system: &System, toy: &Toy, cases: &[Case], rows: usize) -> (Vec<i32>, Vec<i32>) {
+    verify_rows(system, "verify", toy, cases, 0..rows)
+}
+
+/// `range`: the rows of the blocks that the call holds.
+fn verify_rows(
+    system: &System,
+    entry: &str,
+    toy: &Toy,
+    cases: &[Case],
+    range: std::ops::Range<usize>,
+) -> (Vec<i32>, Vec<i32>) {
     let (n, j, kept) = (cases.len(), toy.proposals, toy.candidates[0].len());
+    let (first, rows) = (range.start, range.len());
     let mut logits = Vec::new();
     let mut q = Vec::new();
     let mut ids = Vec::new();
     for c in cases {
-        for t in 0..rows {
+        for t in range.clone() {
             // Rows past the width hold what was never computed for this request.
             logits.extend(if t < c.width { toy.logits[&c.chain[..t]].clone() } else { vec![3.5; toy.vocabulary] });
         }
@@ -160,7 +172,7 @@ fn verify(system: &System, toy: &Toy, cases: &[Case], rows: usize) -> (Vec<i32>,
     }
     let f32s = logits.iter().map(|x| *x as f32).collect();
     let (t, k, p) = toy.parameters;
-    let given = BTreeMap::from([
+    let mut given = BTreeMap::from([
         (
             "logits".to_string(),
             Tensor::new(DType::F32, vec![n, rows, toy.vocabulary], Data::F32(f32s)).expect("logits"),
@@ -176,10 +188,90 @@ fn verify(system: &System, toy: &Toy, cases: &[Case], rows: usize) -> (Vec<i32>,
         ("final_coin".to_string(), Tensor::f64(vec![n], cases.iter().map(|c| c.last).collect())),
         ("width".to_string(), Tensor::i32(vec![n], cases.iter().map(|c| c.width as i32).collect())),
     ]);
-    let out = eval_entry(system, runtime(system).as_mut(), "verify", &given, &EvalOptions::default())
+    if entry != "verify" {
+        given.insert("first".to_string(), Tensor::i32(vec![n], vec![first as i32; n]));
+    }
+    let out = eval_entry(system, runtime(system).as_mut(), entry, &given, &EvalOptions::default())
         .unwrap_or_else(|e| panic!("{e:?}"))
         .tensors;
     (ints(&out["accepted"]), ints(&out["token"]))
+}
+
+/// Verification of rows that begin anywhere in a block.
+const FROM: &str = r#"
+entries:
+  verify_from:
+    symbols: {N: {min: 1}, W: {min: 1}, J: {min: 1}, C: {min: 1}, Y: {min: 1}}
+    inputs:
+      logits: "[N, W, Y]"
+      temperature_topk_topp: "f64[N, 3]"
+      proposal: "i32[N, J]"
+      candidates: "i32[N, J, C]"
+      q: "dist f64[N, J, C]"
+      accept_coins: "f64[N, J]"
+      final_coin: "f64[N]"
+      width: "i32[N]"
+      first: "i32[N]"
+    nodes:
+      s:
+        call: verify.sampled
+        args:
+          logits: logits
+          temperature: temperature_topk_topp[:, 0]
+          top_k: cast(temperature_topk_topp[:, 1], i32)
+          top_p: temperature_topk_topp[:, 2]
+          proposal: proposal
+          candidates: candidates
+          q: q
+          accept_coins: accept_coins
+          final_coins: broadcast(final_coin[:, None], [N, W])
+          width: width
+          first: first
+    outputs: {accepted: s.accepted, token: s.token}
+"#;
+
+/// Every outcome of every coin: steps of any size decide what the whole block does.
+#[test]
+fn verification_in_steps_decides_as_the_whole_block_does() {
+    on_each(|| {
+        let pair = Recipe { extra: FROM.to_string(), ..Recipe::default() }.build();
+        let mut late = 0;
+        for (seed, parameters) in LAWS.into_iter().enumerate() {
+            let toy = Toy::new(4, 3, 2, parameters, seed as u64 + 20);
+            for width in 1..=4 {
+                let cases: Vec<Case> = product(&[2, 2, 2, 4, 4, 4, 5])
+                    .into_iter()
+                    .map(|w| Case {
+                        chain: (0..3).map(|i| toy.candidates[i][w[i]]).collect(),
+                        mass: 1.0,
+                        accept: w[3..6].iter().map(|c| *c as f64 * 0.3).collect(),
+                        last: w[6] as f64 * 0.21,
+                        width,
+                    })
+                    .collect();
+                let whole = verify(&pair.system, &toy, &cases, width);
+                for step in 1..=3 {
+                    let mut got = (vec![-1; cases.len()], vec![-1; cases.len()]);
+                    let mut first = 0;
+                    while first < width {
+                        let rows = step.min(width - first);
+                        let (accepted, token) =
+                            verify_rows(&pair.system, "verify_from", &toy, &cases, first..first + rows);
+                        for i in 0..cases.len() {
+                            let on = got.0[i] < 0;
+                            if on && !(accepted[i] as usize == first + rows && first + rows < width) {
+                                (got.0[i], got.1[i]) = (accepted[i], token[i]);
+                                late += usize::from(first > 0);
+                            }
+                        }
+                        first += rows;
+                    }
+                    assert_eq!(got, whole, "{parameters:?}, width {width} in steps of {step}");
+                }
+            }
+        }
+        assert!(late > 1000, "{late} decisions after the first step");
+    });
 }
 
 const LAWS: [(f64, i32, f64); 4] = [(1.0, 0, 1.0), (0.7, 3, 1.0), (1.3, 0, 0.8), (0.9, 4, 0.7)];
@@ -248,7 +340,7 @@ fn a_width_from_realised_tokens_up_to_its_row_is_exact_and_a_later_one_is_notice
 fn the_enumeration_notices_a_fresh_token_under_a_width_from_the_draft() {
     on_each(|| {
         let fresh = vec![
-            edit("parts/verify.yaml", "(iota(W)[None] < width[:, None])\n", "(iota(W)[None] < width[:, None] - 1)\n"),
+            edit("parts/verify.yaml", "(of < width[:, None])\n", "(of < width[:, None] - 1)\n"),
             edit(
                 "parts/verify.yaml",
                 "-take(qs, row, axis=1)",
@@ -445,6 +537,7 @@ impl Batch {
         let positions = position.iter().flat_map(|p| (0..rows as i32).map(move |t| p + t)).collect();
         given.insert("positions".into(), Tensor::i32(vec![n, rows], positions));
         given.insert("width".into(), Tensor::i32(vec![n], widths.iter().map(|w| *w as i32).collect()));
+        given.insert("first".into(), Tensor::i32(vec![n], vec![0; n]));
         given.insert("coin2".into(), Tensor::f64(vec![n, J], accept.concat()));
         let last: Vec<f64> = last.iter().flat_map(|u| vec![*u; rows]).collect();
         given.insert("coin3".into(), Tensor::f64(vec![n, rows], last.clone()));

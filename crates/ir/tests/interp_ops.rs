@@ -3,7 +3,7 @@
 mod interp_support;
 
 use interp_support::*;
-use spinec_ir::interp::Mode;
+use spinec_ir::interp::{Mode, Observer, run};
 use spinec_ir::ir::{Attr, Attrs, Keep};
 use spinec_ir::ops::{OPS, Opcode};
 use spinec_ir::tensor::{Data, Tensor};
@@ -27,6 +27,7 @@ fn case(code: Opcode) {
         StateOpen | StateClose => states(),
         Loop => loops(),
         Cases => case_regions(),
+        Guarded => guards(),
         Neg => {
             unary(code, &[(1.5, -1.5), (-2.0, 2.0), (0.0, -0.0)]);
             let x = i32s(&[3], &[5, -7, i32::MIN]);
@@ -413,6 +414,46 @@ fn case_regions() {
         g.output(v);
         assert_eq!(g.run(&[]).unwrap(), [f64s(&[], &[want])]);
     }
+}
+
+/// The names of values that were computed.
+#[derive(Default)]
+struct Seen(Vec<String>);
+
+impl Observer for Seen {
+    fn wants(&self, _: &str) -> bool {
+        true
+    }
+
+    fn value(&mut self, path: &str, _: &Tensor) {
+        self.0.push(path.into());
+    }
+}
+
+/// The region runs only where it is needed, and only its chosen elements count.
+fn guards() {
+    let mut g = Graph::default();
+    let (ok, x) = (g.input("ok", ty(DType::Bool, "N")), g.input("x", ty(DType::F32, "N")));
+    let v = g.guarded(ok, x, |g| {
+        let slow = g.op(Opcode::Neg, &[x], Attrs::new());
+        g.name(slow, "slow");
+        slow
+    });
+    g.output(v);
+    let x = f32s(&[3], &[1., 2., f32::NAN]);
+    for (ok, want, ran) in [
+        ([true, false, true], [1., -2., f32::NAN], 1),
+        ([false, false, false], [-1., -2., f32::NAN], 1),
+        ([true, true, true], [1., 2., f32::NAN], 0),
+    ] {
+        let mut seen = Seen::default();
+        let inputs = [bools(&[3], &ok), x.clone()];
+        let out = run(&g.module, &g.func, &inputs, &g.weights, &mut [], Mode::Immediate, &mut seen).unwrap();
+        assert_same(&out[0], &f32s(&[3], &want));
+        assert_eq!(seen.0.len(), ran);
+    }
+    let out = g.run(&[bools(&[0], &[]), f32s(&[0], &[])]).unwrap();
+    assert_eq!(out, [f32s(&[0], &[])]);
 }
 
 fn casts() {

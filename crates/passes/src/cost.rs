@@ -13,6 +13,8 @@ use spinec_ir::ty::{DType, Env, TensorType, Type};
 pub struct Device {
     /// Name.
     pub name: String,
+    /// Memory, bytes.
+    pub memory: u64,
     /// Memory bandwidth, bytes a second.
     pub bandwidth: u64,
     /// Products of 16-bit and narrower operands, operations a second.
@@ -33,6 +35,7 @@ impl Device {
     pub fn h200() -> Device {
         Device {
             name: "h200".to_owned(),
+            memory: 143_771 << 20,
             bandwidth: 4_800_000_000_000,
             flops_16: 990_000_000_000_000,
             flops_32: 67_000_000_000_000,
@@ -86,6 +89,11 @@ pub fn time(device: &Device, node: &Term, operands: &[Operand], results: &[Opera
     let code = match node.head {
         Head::Op(code) => code,
         Head::Leaf(_) | Head::Proj(_) => return 1,
+        // A kernel that looks at the condition; the slow value is hardly ever computed.
+        Head::Guard(_) => {
+            let moved: Vec<Operand> = operands[..2].iter().chain(results).copied().collect();
+            return device.launch_ps.saturating_add(traffic(device, &moved, env)).max(1);
+        }
         Head::Pack => return device.launch_ps.max(1),
         Head::Packed => {
             let own: Vec<Operand> = operands[1..].iter().chain(results).copied().collect();

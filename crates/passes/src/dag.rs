@@ -4,6 +4,7 @@ use crate::term::{Head, Key};
 use spinec_ir::ir::{Attr, Attrs, Func, Loc, RegionId, ValueId};
 use spinec_ir::ops::Opcode;
 use spinec_ir::ty::Type;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// A node.
@@ -22,6 +23,18 @@ pub struct DagNode {
 /// A term with sharing: what is used stands before what uses it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dag {
+    /// The nodes.
+    pub nodes: Vec<DagNode>,
+    /// What the guards among them compute only if they have to. The children of a guard are its condition and fast value.
+    pub slow: BTreeMap<usize, Slow>,
+}
+
+/// The slow value of a guard, its last node. A child below `first` is a node of the dag around it, any other is the node
+/// `child - first` of this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slow {
+    /// The number of the first node.
+    pub first: usize,
     /// The nodes.
     pub nodes: Vec<DagNode>,
 }
@@ -60,6 +73,7 @@ impl Dag {
             Some(Head::Leaf(l)) => return format!("%{l}"),
             Some(Head::Proj(p)) => format!("result{p}"),
             Some(Head::Pack | Head::Packed) => "packed".to_owned(),
+            Some(Head::Guard(_)) => "guarded".to_owned(),
             None => "derived".to_owned(),
         };
         let operands: Vec<String> = n.children.iter().map(|c| self.express(*c)).collect();
@@ -82,11 +96,12 @@ impl Dag {
         out
     }
 
-    /// Emits the term, which has neither leaves nor derived weights, at the end of a block; gives the value of its last node.
+    /// Emits the term, which has no derived weights, at the end of a block; gives the value of its last node. `leaves` are the
+    /// values of its leaves.
     ///
     /// # Errors
     /// The op that does not take its operands.
-    pub fn emit(&self, func: &mut Func, block: RegionId) -> Result<ValueId, String> {
+    pub fn emit(&self, func: &mut Func, block: RegionId, leaves: &[ValueId]) -> Result<ValueId, String> {
         let mut values: Vec<Vec<ValueId>> = Vec::new();
         for n in &self.nodes {
             let made = match n.head {
@@ -95,7 +110,8 @@ impl Dag {
                     let operands: Vec<ValueId> = n.children.iter().map(|c| values[*c][0]).collect();
                     append(func, block, code, operands, n.key.attrs().clone(), &n.types, Loc::default())?
                 }
-                Some(Head::Leaf(_) | Head::Pack | Head::Packed) | None => {
+                Some(Head::Leaf(l)) if (l as usize) < leaves.len() => vec![leaves[l as usize]],
+                Some(Head::Leaf(_) | Head::Pack | Head::Packed | Head::Guard(_)) | None => {
                     return Err("a weight is derived from weights alone".to_owned());
                 }
             };

@@ -10,8 +10,10 @@
 //! crate must not see devices, files or the executor.
 
 pub mod choose;
+pub mod compile;
 pub mod cost;
 pub mod dag;
+pub mod estimate;
 pub mod extract;
 pub mod fuse;
 pub mod pack;

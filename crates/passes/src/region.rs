@@ -5,11 +5,11 @@
 //! Values from elsewhere are leaves. Constants, weights and ranges belong to every region that uses them.
 
 use crate::rules::axes::canonical;
-use crate::term::{Graph, Key};
+use crate::term::{Graph, Key, WeightFacts};
 use egg::Id;
-use spinec_ir::ir::{Attr, Func, Module, OpId, RegionId, ValueDef, ValueId};
+use spinec_ir::ir::{Attr, Func, Module, OpId, RegionId, ValueDef, ValueId, Weight};
 use spinec_ir::ops::{Effect, Opcode};
-use spinec_ir::ty::Type;
+use spinec_ir::ty::{Env, Type};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -42,7 +42,7 @@ pub fn is_source(code: Opcode) -> bool {
 
 /// True for ops that regions are cut at.
 pub fn is_skeleton(code: Opcode) -> bool {
-    code.def().effect != Effect::Pure || matches!(code, Opcode::Loop | Opcode::Cases)
+    code.def().effect != Effect::Pure || matches!(code, Opcode::Loop | Opcode::Cases | Opcode::Guarded)
 }
 
 /// The op that defines a value.
@@ -63,8 +63,40 @@ pub fn loop_of(func: &Func, v: ValueId) -> Option<OpId> {
     (op.code == Opcode::Loop && !serial).then_some(*owner)
 }
 
-fn is_index(func: &Func, v: ValueId) -> bool {
-    loop_of(func, v).is_some()
+/// The extent of the loop whose index a value is, if that may select weights.
+fn index_extent(func: &Func, v: ValueId) -> Option<i64> {
+    match func.op(loop_of(func, v)?).attrs.get("extent") {
+        Some(Attr::Dim(extent)) => extent.as_const(),
+        _ => None,
+    }
+}
+
+/// How often a block runs in one run of the function, at the given values of symbols.
+pub fn runs(func: &Func, block: RegionId, env: &Env) -> u64 {
+    let mut owner: BTreeMap<RegionId, (OpId, RegionId)> = BTreeMap::new();
+    for outer in blocks(func) {
+        for op in &func.region(outer).ops {
+            owner.extend(func.op(*op).regions.iter().map(|r| (*r, (*op, outer))));
+        }
+    }
+    let (mut times, mut share, mut block) = (1u64, 1u64, block);
+    while let Some((op, outer)) = owner.get(&block) {
+        let op = func.op(*op);
+        match (op.attrs.get("extent"), op.attrs.get("select")) {
+            (Some(Attr::Dim(extent)), _) => {
+                let extent = extent.eval(env).and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
+                times = times.saturating_mul(extent);
+            }
+            (_, Some(Attr::Ints(select))) => {
+                let case = op.regions.iter().position(|r| *r == block).map_or(-1, |i| i as i64);
+                times = times.saturating_mul(select.iter().filter(|s| **s == case).count() as u64);
+                share = share.saturating_mul(select.len().max(1) as u64);
+            }
+            _ => {}
+        }
+        block = *outer;
+    }
+    (times / share).max(1)
 }
 
 /// Values that the regions of an op use and do not define, with the op's operands.
@@ -197,9 +229,9 @@ fn attrs(func: &Func, op: OpId) -> spinec_ir::ir::Attrs {
 pub fn terms(module: &Module, func: &Func, cut: &Cut, index: usize) -> Result<Terms, String> {
     let region = &cut.regions[index];
     let leaves: Vec<Type> = region.leaves.iter().map(|v| func.ty(*v).clone()).collect();
-    let indices =
-        region.leaves.iter().enumerate().filter(|(_, v)| is_index(func, **v)).map(|(i, _)| i as u32).collect();
-    let mut graph = Graph::new(leaves, indices, module.weights.iter().map(|w| w.ty.clone()).collect());
+    let indices = region.leaves.iter().enumerate().filter_map(|(i, v)| Some((i as u32, index_extent(func, *v)?)));
+    let weight = |w: &Weight| WeightFacts { ty: w.ty.clone(), loops: w.loops.iter().map(|(_, n)| *n).collect() };
+    let mut graph = Graph::new(leaves, indices.collect(), module.weights.iter().map(weight).collect());
     let mut ids: BTreeMap<ValueId, Id> = BTreeMap::new();
     for (i, v) in region.leaves.iter().enumerate() {
         ids.insert(*v, graph.leaf(i as u32));
@@ -246,7 +278,7 @@ pub fn structure(func: &Func, cut: &Cut, index: usize) -> String {
     let region = &cut.regions[index];
     let mut out = String::new();
     for v in &region.leaves {
-        let _ = writeln!(out, "leaf {}{}", func.ty(*v), if is_index(func, *v) { " index" } else { "" });
+        let _ = writeln!(out, "leaf {} {:?}", func.ty(*v), index_extent(func, *v));
     }
     for op in &region.ops {
         let operands: Vec<String> = func.op(*op).operands.iter().map(|v| reference(func, cut, index, *v)).collect();

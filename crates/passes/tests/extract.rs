@@ -11,7 +11,6 @@ use spinec_passes::pack;
 use spinec_passes::region::{cut, terms};
 use spinec_passes::rules::{Class, Rule, rules};
 use spinec_passes::saturate::{Limits, saturate};
-use std::collections::BTreeSet;
 
 /// Problems of up to nine classes with up to four choices each; choices may need any class, so there are cycles.
 fn problems() -> impl Strategy<Value = Problem> {
@@ -154,13 +153,14 @@ fn the_regions_of_the_systems_are_extracted_optimally() {
                 let mut t = terms(&module, func, &cut, i).expect("a lowered function has terms");
                 saturate(&mut t.graph, &all, Limits::default(), &mut None).expect("the rules are sound");
                 pack::seed(&mut t.graph);
+                let written = t.written();
                 let wish = Wish {
                     device: &device,
                     env: &env,
                     classes: &classes,
-                    budget: None,
-                    present: &BTreeSet::new(),
-                    written: &t.written(),
+                    weights: &module.weights,
+                    runs: 1,
+                    written: &written,
                 };
                 let p = problem(&t.graph, &t.roots, &wish);
                 let picks = extract(&p).expect("there is a term");

@@ -6,7 +6,7 @@ use spinec_ir::interp::{Mode, NoObserver, RequestState, WeightStore, run};
 use spinec_ir::ir::testing::{Config, sample};
 use spinec_ir::ir::{Module, WeightId};
 use spinec_ir::tensor::Tensor;
-use spinec_ir::ty::{DType, Env, Numerics};
+use spinec_ir::ty::{DType, Env, Numerics, TensorType};
 use spinec_passes::cost::Device;
 use spinec_passes::pass::{self, Options, Program};
 use spinec_passes::rules::Class;
@@ -20,6 +20,7 @@ fn arithmetic_only(resident_ps_per_mib: u64) -> Device {
     let rate = 1_000_000_000;
     Device {
         name: "arithmetic".to_owned(),
+        memory: u64::MAX,
         bandwidth: u64::MAX,
         flops_16: rate,
         flops_32: rate,
@@ -146,8 +147,7 @@ impl WeightStore for Values<'_> {
         if let Some(p) = self.program
             && let Some(i) = p.derived.iter().position(|d| d.weight == id)
         {
-            let out = run(&p.load, &p.load.funcs[i], &[], self, &mut [], Mode::Immediate, &mut NoObserver);
-            return Ok(out.map_err(|e| format!("{e:?}"))?.remove(0));
+            return element(p, i, index, loaded(p, i, self)?);
         }
         let w = self.module.weights.get(id.index()).ok_or("no such weight")?;
         let flat = index.iter().zip(&w.loops).fold(0, |flat, (i, (_, n))| flat * n + i);
@@ -180,4 +180,62 @@ fn random_modules_compute_the_same() {
         }
     }
     assert!(changed > 10 && derived > 20, "{changed} changed, {derived} derived");
+}
+
+/// An input of a phase for one request that has `past` tokens.
+fn input(name: &str, ty: &TensorType, env: &Env, past: usize) -> Tensor {
+    let shape: Vec<usize> = ty.dims.iter().map(|d| d.eval(env).expect("symbols have values") as usize).collect();
+    let n: usize = shape.iter().product();
+    let value = |i: usize| match name {
+        "tokens" | "anchor" | "proposal" => (7 * i % 40) as f64,
+        "positions" if shape[1] == 5 => i as f64,
+        "positions" => (past + i) as f64,
+        "position" => past as f64,
+        "rows" => env["T"] as f64,
+        "width" | "keep" => env["W"] as f64,
+        "greedy" => 0.0,
+        "temperature" => 0.8,
+        "top_k" => 9.0,
+        "top_p" => 0.9,
+        _ => ((i * 37 + 11) % 64) as f64 / 64.0,
+    };
+    Tensor::f64(shape.clone(), (0..n).map(value).collect()).cast(ty.dtype).expect("inputs convert")
+}
+
+/// Whole systems through their phases, in f64: prefill, a decode step, draft, verify and commit, on the golden checkpoints.
+/// Outputs and states are the same with everything packed, moved and derived, vectors of layers among them.
+#[test]
+fn phases_compute_the_same() {
+    let dirs =
+        [("target", "tests/data/golden/s0/target".to_owned()), ("drafter", "tests/data/golden/s0/drafter".to_owned())];
+    let files: BTreeMap<String, BTreeMap<String, Tensor>> =
+        dirs.iter().map(|(n, d)| ((*n).to_owned(), tensors(&format!("{d}/model.safetensors")))).collect();
+    let env = Env::from([("N".to_owned(), 1), ("T".to_owned(), 5), ("W".to_owned(), 4)]);
+    for law in ["greedy", "mixed"] {
+        let module = phases_of(&system("graphs/hybrid-dspine.yaml", Numerics::F64, &dirs), law);
+        let p = rewritten(&module, arithmetic_only(1));
+        assert!(p.derived.iter().any(|d| !p.module.weight(d.weight).present.is_empty()), "{law}");
+        let store = Store::new(&module, files.clone(), Some(&p));
+        let past = if module.funcs[0].name.starts_with("prefill") { 5 } else { 0 };
+        let run_all = |module: &Module| {
+            let mut states = vec![RequestState::new(module).unwrap_or_else(|e| panic!("{e:?}"))];
+            let mut all = BTreeMap::new();
+            for f in &module.funcs {
+                let params = f.inputs.iter().zip(&f.region(f.body).params);
+                let inputs: Vec<Tensor> =
+                    params.map(|(n, v)| input(n, f.tensor(*v).expect("inputs are tensors"), &env, past)).collect();
+                let out = run(module, f, &inputs, &store, &mut states, Mode::Immediate, &mut NoObserver);
+                let out = out.unwrap_or_else(|e| panic!("{law} {}: {e:?}", f.name));
+                all.extend(f.outputs.iter().map(|o| format!("{} {o}", f.name)).zip(out));
+            }
+            all.extend(states[0].export());
+            all
+        };
+        let (before, after) = (run_all(&module), run_all(&p.module));
+        assert!(before.len() > 10, "{law}: {:?}", before.keys());
+        for (name, want) in &before {
+            let r = rel(&after[name], want);
+            assert!(r < 1e-9, "{law} {name}: {r:e}");
+        }
+    }
 }

@@ -313,7 +313,9 @@ fn every_check_reports_what_breaks_its_rule() {
         |p| p.load.symbols.clear(),
         |p| p.load.states = p.module.states.clone(),
         |p| p.derived = vec![p.derived[0].clone(); p.module.weights.len() + 1],
-        |p| p.module.weights.last_mut().expect("it is derived").loops.push(("l".to_owned(), 2)),
+        |p| {
+            p.module.weights.last_mut().expect("it is derived").loops.extend([("l".to_owned(), 2), ("m".to_owned(), 2)])
+        },
     ] {
         broke(Check::Derived, None, &change);
     }

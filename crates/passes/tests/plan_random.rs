@@ -28,7 +28,7 @@ fn check(seed: u64, config: &Config, fuse: bool) -> Result<Plan, String> {
     round_trip(&plan)?;
     for mode in [Mode::Immediate, Mode::Tentative] {
         let want = results(&s.module, None, &s, seed, mode)?;
-        let got = results(&plan.module, Some(&plan.load), &s, seed, mode)?;
+        let got = results(&plan.module, Some(&plan), &s, seed, mode)?;
         compare(&got, &want, 1e-10)?;
     }
     Ok(plan)

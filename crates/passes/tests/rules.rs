@@ -449,11 +449,32 @@ fn function(g: &Graph, root: egg::Id, leaves: &[Type]) -> Func {
             return *v;
         }
         let [node] = g.eg[id].nodes.as_slice() else { panic!("nothing was united") };
-        let operands = node.children.iter().map(|c| emit(g, *c, func, known)).collect();
-        let Head::Op(code) = node.head else { panic!("leaves are known and no op has several results") };
+        let operands: Vec<ValueId> = node.children.iter().map(|c| emit(g, *c, func, known)).collect();
         let (body, types) = (func.body, g.facts(id).types.clone());
-        let v = append(func, body, code, operands, node.key.attrs().clone(), &types, Loc::default())
-            .expect("terms are typed")[0];
+        let op = |func: &mut Func, block, code, operands| {
+            append(func, block, code, operands, node.key.attrs().clone(), &types, Loc::default())
+                .expect("terms are typed")[0]
+        };
+        let v = match node.head {
+            Head::Op(code) => op(func, body, code, operands),
+            Head::Guard(code) => {
+                let inner = func.add_region();
+                let slow = op(func, inner, code, operands[2..].to_vec());
+                func.regions[inner.index()].yields.push(slow);
+                let choice = operands[..2].to_vec();
+                let made = func.add_op(
+                    body,
+                    Opcode::Guarded,
+                    choice,
+                    Attrs::new(),
+                    vec![inner],
+                    types.clone(),
+                    Loc::default(),
+                );
+                func.op(made).results[0]
+            }
+            _ => panic!("leaves are known and no op has several results"),
+        };
         known.insert(id, v);
         v
     }
@@ -584,11 +605,7 @@ struct Loaded<'a>(&'a Values, &'a Program);
 impl WeightStore for Loaded<'_> {
     fn weight(&self, id: WeightId, index: &[i64]) -> Result<Tensor, String> {
         match self.1.derived.iter().position(|d| d.weight == id) {
-            Some(i) => {
-                let load = &self.1.load;
-                let out = run(load, &load.funcs[i], &[], self.0, &mut [], Mode::Immediate, &mut NoObserver);
-                Ok(out.map_err(|e| format!("{e:?}"))?.remove(0))
-            }
+            Some(i) => support::element(self.1, i, index, support::loaded(self.1, i, self.0)?),
             None => self.0.weight(id, index),
         }
     }
@@ -599,6 +616,7 @@ impl WeightStore for Loaded<'_> {
 fn composed_terms_compute_the_same() {
     let device = Device {
         name: "arithmetic".to_owned(),
+        memory: u64::MAX,
         bandwidth: u64::MAX,
         flops_16: 1_000_000_000,
         flops_32: 1_000_000_000,

@@ -79,7 +79,11 @@ impl Demo {
         for name in ["proposal", "candidates", "q"] {
             given.extend(draft.iter().find(|(n, _)| n == name).map(|(_, t)| (name, t.clone())));
         }
-        given.extend([("positions", ints(&[1, 16], &block)), ("width", ints(&[1], &[16]))]);
+        given.extend([
+            ("positions", ints(&[1, 16], &block)),
+            ("width", ints(&[1], &[16])),
+            ("first", ints(&[1], &[0])),
+        ]);
         given
     }
 }

@@ -130,6 +130,11 @@ impl Shared {
         Val { src: Src::Const(id), dtype, view: View::dense(&shape) }
     }
 
+    /// How many weights there are, derived ones not counted.
+    pub fn weights(&self) -> usize {
+        self.weights.len()
+    }
+
     /// A weight at the indices of its loops.
     pub fn weight(&mut self, id: WeightId, index: &[i64]) -> Step<Val> {
         let w = self.weights.get(id.index()).ok_or_else(|| format!("there is no weight {}", id.0))?;

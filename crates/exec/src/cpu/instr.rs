@@ -19,6 +19,13 @@ pub(super) struct Instr {
     pub code: Code,
     pub ins: Vec<Ref>,
     pub outs: Vec<Out>,
+    /// The launch of a plan it belongs to; only instructions of one launch become one. `None` belongs to any.
+    pub launch: Option<u32>,
+}
+
+/// Whether instructions of these launches may become one.
+pub(super) fn together(a: Option<u32>, b: Option<u32>) -> bool {
+    a.is_none() || b.is_none() || a == b
 }
 
 /// One element of a state.
@@ -105,6 +112,10 @@ pub(super) enum Code {
         code: Opcode,
         width: usize,
     },
+    /// 1 for each row whose elements all are finite, else 0.
+    AllFinite {
+        width: usize,
+    },
     /// Running sums or products of rows.
     Running {
         product: bool,
@@ -115,6 +126,11 @@ pub(super) enum Code {
     },
     /// Values and indices.
     TopK {
+        k: usize,
+        width: usize,
+    },
+    /// Indices of the `k` best in ascending order.
+    TopSet {
         k: usize,
         width: usize,
     },
@@ -131,6 +147,13 @@ pub(super) enum Code {
     Batched {
         wide: bool,
         sizes: Batched,
+    },
+    /// The same where rows of a bf16 table, named by indices, are the operand `side`: 0 for x, 1 for w.
+    BatchedTake {
+        sizes: Batched,
+        table: Arc<Vec<u16>>,
+        lanes: Lanes,
+        side: usize,
     },
     /// Sum of products by any axes: extents and distances in the operands of kept, then of summed axes.
     Einsum {
@@ -202,6 +225,9 @@ pub(super) enum Code {
         ragged: bool,
         shape: delta::Shape,
     },
+    /// The second operand where the first is true, elsewhere what a tape makes from the others. The tape runs only if some
+    /// element of the first operand is false.
+    Guarded(Box<Guarded>),
     /// Tells the observer.
     Report {
         path: String,
@@ -210,6 +236,8 @@ pub(super) enum Code {
     },
     /// Any op, as the reference evaluates it.
     Reference(Box<Reference>),
+    /// Nothing; another instruction does it.
+    Gone,
 }
 
 /// Filter taps in the type they are applied in.
@@ -232,6 +260,15 @@ pub(super) struct Attention {
     pub causal: bool,
     pub window: u32,
     pub scale: f64,
+}
+
+/// A choice between two values of one dtype.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    pub dtype: DType,
+    pub shape: Vec<usize>,
+    /// Makes the second value, which is its only output.
+    pub slow: Tape,
 }
 
 /// A function of one op.

@@ -139,6 +139,15 @@ impl Register for i32 {
 }
 
 impl Program {
+    /// True if every result is 0 or 1 whatever the operands are.
+    pub fn zero_or_one(&self) -> bool {
+        use Opcode::*;
+        matches!(
+            self.steps.last(),
+            Some(Step::Unary(Not | IsFinite, _) | Step::Binary(Eq | Ne | Lt | Le | Gt | Ge | And | Or, ..))
+        )
+    }
+
     fn registers(&self) -> usize {
         self.loads.len() + self.steps.len()
     }

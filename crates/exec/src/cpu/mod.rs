@@ -11,6 +11,7 @@
 mod consts;
 mod elements;
 mod emit;
+mod fuse;
 mod instr;
 mod map;
 mod number;
@@ -29,9 +30,11 @@ use instr::Tape;
 use run::Machine;
 use spinec_ir::interp::{Observer, WeightStore};
 use spinec_ir::ir::{Module, verify};
+use spinec_ir::plan::Plan;
 use spinec_ir::tensor::{Data, Tensor};
 use states::{Element, PAGE, Paged, Shape, States};
 use std::collections::BTreeMap;
+use walk::Source;
 
 /// Tapes kept for one function: one a combination of input shapes that comes up again and again.
 const MAX_TAPES: usize = 64;
@@ -46,7 +49,7 @@ pub struct CpuRuntime {
 }
 
 struct Program {
-    module: Module,
+    source: Source,
     /// Tapes by function, the last used first.
     tapes: Vec<Vec<Tape>>,
 }
@@ -90,18 +93,34 @@ impl CpuRuntime {
     /// Moves the tape for these inputs to the front, building it if there is none.
     fn tape(&mut self, program: ProgramId, func: usize, inputs: &[&Tensor], requests: usize) -> Result<(), RunError> {
         let p = self.programs.get_mut(program.0).ok_or_else(|| failed("there is no such program"))?;
-        let f = p.module.funcs.get(func).ok_or_else(|| failed("there is no such function"))?;
-        let tapes = &mut p.tapes[func];
+        let tapes = p.tapes.get_mut(func).ok_or_else(|| failed("there is no such function"))?;
         match tapes.iter().position(|t| t.fits(inputs, requests)) {
             Some(0) => {}
             Some(i) => tapes[..=i].rotate_right(1),
             None => {
-                let tape = walk::build(&mut self.shared, &p.module, f, inputs, requests, None).map_err(failed)?;
+                let tape = walk::build(&mut self.shared, &p.source, func, inputs, requests, None).map_err(failed)?;
                 tapes.insert(0, tape);
                 tapes.truncate(MAX_TAPES);
             }
         }
         Ok(())
+    }
+}
+
+impl CpuRuntime {
+    fn take(&mut self, source: Source) -> Result<ProgramId, RunError> {
+        for module in [&source.module, &source.load] {
+            let errors = verify::verify(module);
+            if let Some(first) = errors.first() {
+                return Err(failed(format!("the module breaks {} rules of the IR: {first}", errors.len())));
+            }
+        }
+        if source.module.states != self.tables.states {
+            return Err(failed("the module was made for other states"));
+        }
+        let tapes = source.module.funcs.iter().map(|_| Vec::new()).collect();
+        self.programs.push(Program { source, tapes });
+        Ok(ProgramId(self.programs.len() - 1))
     }
 }
 
@@ -111,16 +130,31 @@ fn failed(m: impl Into<String>) -> RunError {
 
 impl Runtime for CpuRuntime {
     fn add(&mut self, module: Module) -> Result<ProgramId, RunError> {
-        let errors = verify::verify(&module);
-        if let Some(first) = errors.first() {
-            return Err(failed(format!("the module breaks {} rules of the IR: {first}", errors.len())));
+        if module.weights.len() != self.tables.weights.len() {
+            return Err(failed("the module was made for other weights"));
         }
-        if module.weights.len() != self.tables.weights.len() || module.states != self.tables.states {
-            return Err(failed("the module was made for other weights or states"));
+        let load = Module { weights: Vec::new(), states: Vec::new(), funcs: Vec::new(), ..module.clone() };
+        self.take(Source { module, load, kernels: Vec::new() })
+    }
+
+    fn add_plan(&mut self, plan: Plan) -> Result<ProgramId, RunError> {
+        let own = self.tables.weights.len();
+        if plan.module.weights.len() != own + plan.load.funcs.len() || plan.derived.len() != plan.load.funcs.len() {
+            return Err(failed("the plan was made for other weights"));
         }
-        let tapes = module.funcs.iter().map(|_| Vec::new()).collect();
-        self.programs.push(Program { module, tapes });
-        Ok(ProgramId(self.programs.len() - 1))
+        let mut kernels = Vec::new();
+        for (func, phase) in plan.module.funcs.iter().zip(&plan.phases) {
+            let mut of = vec![None; func.ops.len()];
+            for (k, kernel) in phase.kernels.iter().enumerate() {
+                for id in &kernel.ops {
+                    let slot: &mut Option<u32> = of.get_mut(id.index()).ok_or_else(|| failed("a plan of other ops"))?;
+                    // What several kernels repeat is computed once here.
+                    *slot = if slot.is_none() && !phase.repeats(k, *id) { Some(k as u32) } else { None };
+                }
+            }
+            kernels.push(of);
+        }
+        self.take(Source { module: plan.module, load: plan.load, kernels })
     }
 
     fn run(
@@ -143,9 +177,8 @@ impl Runtime for CpuRuntime {
         let tape = match &observer {
             Some(o) => {
                 let p = self.programs.get(program.0).ok_or_else(|| failed("there is no such program"))?;
-                let f = p.module.funcs.get(func).ok_or_else(|| failed("there is no such function"))?;
                 let n = numbers.len();
-                observed = walk::build(&mut self.shared, &p.module, f, inputs, n, Some(&**o)).map_err(failed)?;
+                observed = walk::build(&mut self.shared, &p.source, func, inputs, n, Some(&**o)).map_err(failed)?;
                 &observed
             }
             None => {
@@ -165,6 +198,11 @@ impl Runtime for CpuRuntime {
             },
         };
         machine.run(tape, inputs)
+    }
+
+    /// Weights are packed and tapes built when a function first runs.
+    fn warms_up(&self) -> bool {
+        true
     }
 
     fn open(&mut self, positions: usize) -> Result<RequestId, RunError> {

@@ -1,12 +1,13 @@
 //! From emitted instructions to a tape: elementwise programs are merged, buffers put into slots.
 
 use super::elements::{Kind, Place, Ref, SlotSizes};
-use super::instr::{Code, Instr, Tape};
+use super::instr::{Code, Instr, Tape, together};
 use super::map::{MAX_LOADS, MAX_REGISTERS, Pattern, Program, Step};
 use std::collections::BTreeMap;
 
 pub(super) fn plan(mut tape: Tape, buffers: &[(Kind, usize)]) -> Tape {
     merge(&mut tape, buffers.len());
+    super::fuse::fuse(&mut tape, buffers);
     join_linears(&mut tape);
     place(&mut tape, buffers);
     tape
@@ -26,7 +27,7 @@ fn merge(tape: &mut Tape, buffers: usize) {
     let mut maker: Vec<Option<usize>> = vec![None; buffers];
     for at in 0..tape.instrs.len() {
         let (before, rest) = tape.instrs.split_at_mut(at);
-        let Some(Instr { code: Code::Map(program), ins, outs }) = rest.first_mut() else { continue };
+        let Some(Instr { code: Code::Map(program), ins, outs, launch }) = rest.first_mut() else { continue };
         let mut operand = 0;
         while operand < ins.len() {
             let from = match ins[operand].place {
@@ -34,10 +35,12 @@ fn merge(tape: &mut Tape, buffers: usize) {
                 _ => None,
             };
             let merged = from.is_some_and(|from| {
-                let Instr { code: Code::Map(inner), ins: inner_ins, outs: inner_outs } = &mut before[from] else {
+                let Instr { code: Code::Map(inner), ins: inner_ins, outs: inner_outs, launch: inner_launch } =
+                    &mut before[from]
+                else {
                     return false;
                 };
-                if !exact(inner, inner_outs[0].kind) {
+                if !together(*inner_launch, *launch) || !exact(inner, inner_outs[0].kind) {
                     return false;
                 }
                 absorb(program, ins, operand, inner, inner_ins)
@@ -58,14 +61,14 @@ fn merge(tape: &mut Tape, buffers: usize) {
 
 /// Linear maps of the same rows become one instruction, where the first of them stands: one job for all threads.
 fn join_linears(tape: &mut Tape) {
-    let mut first: BTreeMap<(u32, usize, usize, usize, usize, Kind), usize> = BTreeMap::new();
+    let mut first: BTreeMap<(u32, usize, usize, usize, usize, Kind, Option<u32>), usize> = BTreeMap::new();
     for at in 0..tape.instrs.len() {
         let (before, rest) = tape.instrs.split_at_mut(at);
-        let Some(Instr { code: Code::Linear { weights, rows, stride }, ins, outs }) = rest.first_mut() else {
+        let Some(Instr { code: Code::Linear { weights, rows, stride }, ins, outs, launch }) = rest.first_mut() else {
             continue;
         };
         let Place::Slot(slot) = ins[0].place else { continue };
-        let key = (slot, ins[0].offset, ins[0].len, *rows, *stride, outs[0].kind);
+        let key = (slot, ins[0].offset, ins[0].len, *rows, *stride, outs[0].kind, *launch);
         match first.get(&key) {
             Some(known) => {
                 let Instr { code: Code::Linear { weights: all, .. }, outs: all_outs, .. } = &mut before[*known] else {
@@ -88,12 +91,7 @@ fn exact(program: &Program, stored: Kind) -> bool {
         return true;
     }
     // Truth values are 0 and 1 in every type.
-    use spinec_ir::ops::Opcode::*;
-    stored == Kind::U8
-        && matches!(
-            program.steps.last(),
-            Some(Step::Unary(Not | IsFinite, _) | Step::Binary(Eq | Ne | Lt | Le | Gt | Ge | And | Or, ..))
-        )
+    stored == Kind::U8 && program.zero_or_one()
 }
 
 /// Replaces operand `at` of `outer` by the program that computes it.

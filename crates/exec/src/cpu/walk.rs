@@ -2,10 +2,11 @@
 
 use super::consts::{Shared, Val};
 use super::emit::{Call, Emitter, StateOperand, Step};
-use super::instr::{Code, StateRef, Tape};
+use super::instr::{Code, Guarded, StateRef, Tape};
 use spinec_ir::interp::{Observer, bind_symbols};
 use spinec_ir::ir::{Attr, Attrs, Func, Module, Op, OpId, RegionId, ValueId, WeightId};
 use spinec_ir::ops::Opcode;
+use spinec_ir::plan::derived_element;
 use spinec_ir::tensor::Tensor;
 use spinec_ir::ty::{DType, Dim, Env, TensorType};
 use std::collections::BTreeSet;
@@ -21,19 +22,34 @@ enum Slot {
     State(StateRef),
 }
 
+/// What a program is run by.
+pub(super) struct Source {
+    pub module: Module,
+    /// By derived weight in the order of their ids, the function that computes it.
+    pub load: Module,
+    /// By function and op, the kernel of the plan that computes it.
+    pub kernels: Vec<Vec<Option<u32>>>,
+}
+
 /// Builds the tape of a function for the shapes of these inputs and so many requests.
 pub(super) fn build(
     shared: &mut Shared,
-    module: &Module,
-    func: &Func,
+    source: &Source,
+    func: usize,
     inputs: &[&Tensor],
     requests: usize,
     observer: Option<&dyn Observer>,
 ) -> Step<Tape> {
+    let module = &source.module;
+    let kernels = source.kernels.get(func).map_or(&[][..], Vec::as_slice);
+    let func = module.funcs.get(func).ok_or("there is no such function")?;
     let owned: Vec<Tensor> = inputs.iter().map(|t| (*t).clone()).collect();
     let env = bind_symbols(func, &owned).map_err(|e| e.to_string())?;
     let mut walk = Walk {
         module,
+        load: &source.load,
+        kernels,
+        launch: (None, 0),
         func,
         env,
         requests,
@@ -62,6 +78,10 @@ pub(super) fn build(
 
 struct Walk<'a> {
     module: &'a Module,
+    load: &'a Module,
+    kernels: &'a [Option<u32>],
+    /// The kernel that is being launched, and the number of the launch.
+    launch: (Option<u32>, u32),
     func: &'a Func,
     env: Env,
     requests: usize,
@@ -146,9 +166,11 @@ impl Walk<'_> {
         let func = self.func;
         let op = func.op(id);
         let here = |m: String| format!("{}: `{}`: {m}", op.loc.path, op.code.name());
+        self.enter(self.kernels.get(id.index()).copied().flatten());
         let slots = match op.code {
             Opcode::Loop => return self.repeat(op),
             Opcode::Cases => return self.cases(op),
+            Opcode::Guarded => vec![Slot::Tensor(self.guarded(op).map_err(here)?)],
             Opcode::Weight => vec![Slot::Tensor(self.weight(op).map_err(here)?)],
             Opcode::StateOpen => vec![Slot::State(self.open(op).map_err(here)?)],
             Opcode::StateClose => vec![],
@@ -195,10 +217,62 @@ impl Walk<'_> {
         Ok(self.emit.shared.number(&v)? as i64)
     }
 
+    /// Follows the launches of a plan. Ops of no kernel belong to whichever they stand next to.
+    fn enter(&mut self, kernel: Option<u32>) {
+        if kernel.is_some() && kernel != self.launch.0 {
+            self.launch = (kernel, self.launch.1 + 1);
+        }
+        self.emit.launch = kernel.map(|_| self.launch.1);
+    }
+
     fn weight(&mut self, op: &Op) -> Step<Val> {
         let id = op.int("weight").and_then(|w| u32::try_from(w).ok()).ok_or("attribute `weight` is missing")?;
         let index = op.operands.iter().map(|v| self.index(*v)).collect::<Step<Vec<i64>>>()?;
-        self.emit.shared.weight(WeightId(id), &index)
+        match (id as usize).checked_sub(self.emit.shared.weights()) {
+            Some(derived) => self.derived(derived, &index),
+            None => self.emit.shared.weight(WeightId(id), &index),
+        }
+    }
+
+    /// A derived weight: what its function computes, which is a constant since it depends on weights alone.
+    fn derived(&mut self, number: usize, index: &[i64]) -> Step<Val> {
+        let load = self.load;
+        let func = load.funcs.get(number).ok_or_else(|| format!("there is no derived weight {number}"))?;
+        let body = func.region(func.body);
+        let weight = self.module.weights.get(self.emit.shared.weights() + number);
+        let weight = weight.ok_or_else(|| format!("there is no derived weight {number}"))?;
+        let element = derived_element(weight, index);
+        if element.is_none() && !weight.loops.is_empty() {
+            return Err(format!("derived weight `{}` does not exist at {index:?}", weight.name));
+        }
+        let mut inner = Walk {
+            module: load,
+            load,
+            kernels: &[],
+            launch: (None, 0),
+            func,
+            env: Env::new(),
+            requests: 0,
+            observer: None,
+            emit: self.emit.nested(),
+            slots: vec![None; func.values.len()],
+            loops: Vec::new(),
+            opened: BTreeSet::new(),
+        };
+        let mut region = func.body;
+        if element.is_some() {
+            // The elements are the turns of a loop; only the one that is asked for is computed.
+            let turns = body.ops.iter().map(|id| func.op(*id)).find(|op| op.code == Opcode::Loop);
+            region = *turns.and_then(|op| op.regions.first()).ok_or("a derived weight of a loop has no loop")?;
+            let param = *func.region(region).params.first().ok_or("a loop has no index")?;
+            let turn = index.first().and_then(|i| i32::try_from(*i).ok()).ok_or("an index is too large")?;
+            let turn = inner.emit.shared.value(&Tensor::i32(vec![], vec![turn]));
+            inner.set(param, Slot::Tensor(turn))?;
+        }
+        let Some(Slot::Tensor(out)) = inner.region(region)?.into_iter().next() else {
+            return Err("a derived weight has no value".into());
+        };
+        if out.is_const() { Ok(out) } else { Err(format!("derived weight `{}` is not constant", func.name)) }
     }
 
     fn open(&mut self, op: &Op) -> Step<StateRef> {
@@ -303,6 +377,56 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// The region becomes a tape of its own, which takes what it uses from outside and is no constant.
+    fn guarded(&mut self, op: &Op) -> Step<Val> {
+        let [ok, fast] = op.operands.as_slice() else { return Err("it takes two operands".into()) };
+        let (ok, fast) = (self.tensor(*ok)?, self.tensor(*fast)?);
+        let (dtype, shape) = self.results(op)?.pop().ok_or("a result is missing")?;
+        let id = *op.regions.first().ok_or("it has no region")?;
+        let mut ins = vec![self.emit.dense_ref(&ok)?, self.emit.dense_ref(&fast)?];
+        let mut slots: Vec<Option<Slot>> = vec![None; self.slots.len()];
+        let mut taken = Vec::new();
+        for v in uses(self.func, id) {
+            match self.slots.get(v.index()) {
+                Some(Some(Slot::Tensor(outer))) if !outer.is_const() => taken.push((v, outer.clone())),
+                Some(known) => slots[v.index()] = known.clone(),
+                None => {}
+            }
+        }
+        for (_, outer) in &taken {
+            ins.push(self.emit.dense_ref(outer)?);
+        }
+        let mut inner = Walk {
+            module: self.module,
+            load: self.load,
+            kernels: &[],
+            launch: (None, 0),
+            func: self.func,
+            env: self.env.clone(),
+            requests: self.requests,
+            observer: self.observer,
+            emit: Emitter::new(&mut *self.emit.shared),
+            slots,
+            loops: self.loops.clone(),
+            opened: BTreeSet::new(),
+        };
+        let mut given = Vec::new();
+        for (v, outer) in taken {
+            let shape = outer.view.shape.clone();
+            let input = inner.emit.fresh(outer.dtype, &shape);
+            given.push((outer.dtype, shape, input.clone()));
+            inner.slots[v.index()] = Some(Slot::Tensor(input));
+        }
+        let slow = match inner.region(id)?.pop() {
+            Some(Slot::Tensor(v)) => v,
+            _ => return Err("its region yields no tensor".into()),
+        };
+        let slow = inner.emit.finish(given, &[slow], self.requests)?;
+        let out = self.emit.fresh(dtype, &shape);
+        self.emit.push(Code::Guarded(Box::new(Guarded { dtype, shape, slow })), ins, &[&out])?;
+        Ok(out)
+    }
+
     fn cases(&mut self, op: &Op) -> Step<()> {
         let here = |m: String| format!("{}: `cases`: {m}", op.loc.path);
         let index = *op.operands.first().ok_or_else(|| here("operand 1 is missing".into()))?;
@@ -317,6 +441,21 @@ impl Walk<'_> {
         }
         Ok(())
     }
+}
+
+/// Values a region uses, at any depth, its own among them, each once.
+fn uses(func: &Func, id: RegionId) -> BTreeSet<ValueId> {
+    let mut out = BTreeSet::new();
+    let mut open = vec![id];
+    while let Some(id) = open.pop() {
+        let region = func.region(id);
+        out.extend(&region.yields);
+        for op in &region.ops {
+            out.extend(&func.op(*op).operands);
+            open.extend(&func.op(*op).regions);
+        }
+    }
+    out
 }
 
 /// `name` with the indices of the running loops, given outermost first by path and iteration: each stands after its

@@ -41,6 +41,15 @@ impl Feed {
         Feed { values, wires: BTreeMap::new() }
     }
 
+    /// The same for the members at `live` of a batch of `n`; of the wires those that `wanted` names, by `phase.output`.
+    pub fn part(&self, live: &[usize], n: usize, wanted: impl Fn(&str) -> bool) -> Feed {
+        let pick = |t: &Tensor| if live.len() == n { t.clone() } else { take_rows(t, live) };
+        Feed {
+            values: self.values.iter().map(|(name, t)| (*name, pick(t))).collect(),
+            wires: self.wires.iter().filter(|(wire, _)| wanted(wire)).map(|(w, t)| (w.clone(), pick(t))).collect(),
+        }
+    }
+
     /// Rows of positions from each request's committed length on.
     pub fn positions(&mut self, starts: &[usize], rows: usize) {
         let data = starts.iter().flat_map(|s| (*s..*s + rows).map(|p| p as i32)).collect();
@@ -112,6 +121,67 @@ pub(super) fn take_rows(t: &Tensor, at: &[usize]) -> Tensor {
         Data::Bool(v) => Data::Bool(pick(v, at, per)),
     };
     Tensor { dtype: t.dtype, shape, data }
+}
+
+/// The first `rows` rows of each request of a tensor [N, rows, ...].
+pub(super) fn first_rows(t: Tensor, rows: usize) -> Tensor {
+    match t.shape.as_slice() {
+        [n, all, rest @ ..] if rows < *all => {
+            let (n, all, rest) = (*n, *all, rest.to_vec());
+            let flat = Tensor { shape: [vec![n * all], rest.clone()].concat(), ..t };
+            let at: Vec<usize> = (0..n).flat_map(|i| i * all..i * all + rows).collect();
+            Tensor { shape: [vec![n, rows], rest].concat(), ..take_rows(&flat, &at) }
+        }
+        _ => t,
+    }
+}
+
+/// Tensors [N, rows, ...] one after the other along their rows; `None` where they do not fit each other.
+pub(super) fn join_rows(mut parts: Vec<Tensor>) -> Option<Tensor> {
+    if parts.len() == 1 {
+        return parts.pop();
+    }
+    fn join<T: Copy>(parts: Vec<&[T]>, n: usize) -> Vec<T> {
+        let mut out = Vec::with_capacity(parts.iter().map(|p| p.len()).sum());
+        for i in 0..n {
+            for p in &parts {
+                let per = p.len() / n;
+                out.extend_from_slice(&p[i * per..(i + 1) * per]);
+            }
+        }
+        out
+    }
+    let first = parts.first()?;
+    let mut shape = first.shape.clone();
+    let n = *shape.first().filter(|n| **n > 0)?;
+    let fits = |t: &Tensor| {
+        t.dtype == first.dtype && t.shape.len() == shape.len() && t.shape[0] == n && t.shape[2..] == shape[2..]
+    };
+    if shape.len() < 2 || !parts.iter().all(fits) {
+        return None;
+    }
+    macro_rules! all {
+        ($kind:ident) => {{
+            let slices: Option<Vec<_>> = parts
+                .iter()
+                .map(|t| match &t.data {
+                    Data::$kind(v) => Some(v.as_slice()),
+                    _ => None,
+                })
+                .collect();
+            Data::$kind(join(slices?, n))
+        }};
+    }
+    let data = match &first.data {
+        Data::F64(_) => all!(F64),
+        Data::F32(_) => all!(F32),
+        Data::I32(_) => all!(I32),
+        Data::U8(_) => all!(U8),
+        Data::Bool(_) => all!(Bool),
+    };
+    let dtype = first.dtype;
+    shape[1] = parts.iter().map(|t| t.shape[1]).sum();
+    Tensor::new(dtype, shape, data)
 }
 
 /// Replaces rows `at` of `into` by the rows of `from`.

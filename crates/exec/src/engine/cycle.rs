@@ -1,6 +1,6 @@
 //! One cycle of everybody who decodes: draft, verify, accept, trim, commit; or one plain row.
 
-use super::batch::{Feed, flags, ints, put_rows, take_rows};
+use super::batch::{Feed, first_rows, flags, ints, put_rows, take_rows};
 use super::programs::{Law, PhaseFn};
 use super::request::{Active, Cycle};
 use super::{Candidates, Engine, EngineError, Events};
@@ -97,64 +97,66 @@ impl Engine<'_> {
         events.span("draft", began, batch.len());
 
         let began = Instant::now();
-        let widths = self.widths(batch);
-        let rows = widths.iter().copied().max().unwrap_or(1);
-        let narrow = widths.iter().map(|w| *w as i32).collect();
-        feed.values.insert("width", Tensor::i32(vec![batch.len()], narrow));
-        feed.positions(&positions, usize::try_from(rows).unwrap_or(1));
+        let widths: Vec<usize> = self.widths(batch).into_iter().map(|w| usize::try_from(w).unwrap_or(1)).collect();
         let verify = self.phase(law, self.first_choice(), "verify")?;
-        self.run_phase("verify", &verify, &mut feed, batch, Mode::Tentative)?;
+        let commit = self.phase(law, self.first_choice(), "commit")?;
+        let proposal = ints(&feed, "draft.proposal")?.to_vec();
+        let per = proposal.len() / batch.len();
+        let kept: Vec<String> =
+            commit.wires.values().filter(|w| w.phase == "verify").map(|w| w.output.clone()).collect();
+        let verified = self.verify(&verify, &kept, &feed, batch, &positions, &widths, per)?;
         self.totals.times.verify += began.elapsed();
         events.span("verify", began, batch.len());
 
         let began = Instant::now();
-        let accepted = ints(&feed, "verify.accepted")?.to_vec();
-        let extra = ints(&feed, "verify.token")?.to_vec();
-        let proposal = ints(&feed, "draft.proposal")?.to_vec();
-        let sound = flags(&feed, "verify.sound", batch.len())?;
-        let per = proposal.len() / batch.len();
-        let mut keep = vec![0i32; batch.len()];
+        let mut keep = vec![0; batch.len()];
         for (k, i) in batch.iter().enumerate() {
             let offered = &proposal[k * per..(k + 1) * per];
-            let n = usize::try_from(accepted[k]).ok().filter(|n| *n <= per);
-            let n = n.ok_or_else(|| {
-                EngineError::Run(RunError::Failed(format!("{} of {per} proposals cannot be accepted", accepted[k])))
-            })?;
-            let mut committed = 0;
+            let v = &verified.verdicts[k];
             // A row without a usable logit decides nothing; what the rows before it accepted stands.
-            for token in offered[..n].iter().chain(sound[k].then_some(&extra[k])) {
+            for token in offered[..v.accepted].iter().chain(v.sound.then_some(&v.token)) {
                 self.emit(*i, *token as u32, events)?;
-                committed += 1;
+                keep[k] += 1;
                 if self.active[*i].finish.is_some() {
                     break;
                 }
             }
-            if !sound[k] && self.active[*i].finish.is_none() {
+            if !v.sound && self.active[*i].finish.is_none() {
                 self.fail(*i, events)?;
             }
-            keep[k] = committed as i32;
             self.totals.cycles += 1;
             self.totals.verified += 1;
-            self.totals.committed += committed;
-            self.totals.accepted += n;
+            self.totals.committed += keep[k];
+            self.totals.accepted += v.accepted;
             self.totals.proposed += per;
             self.active[*i].cycles.push(Cycle {
                 position: positions[k],
-                width: usize::try_from(widths[k]).unwrap_or(0),
+                width: widths[k],
                 proposal: offered.iter().map(|t| *t as u32).collect(),
-                accepted: n,
-                committed,
+                accepted: v.accepted,
+                committed: keep[k],
             });
         }
         self.totals.times.accept += began.elapsed();
         events.span("accept", began, batch.len());
 
         let began = Instant::now();
-        feed.values.insert("keep", Tensor::i32(vec![batch.len()], keep.clone()));
-        let commit = self.phase(law, self.first_choice(), "commit")?;
-        self.run_phase("commit", &commit, &mut feed, batch, Mode::Immediate)?;
-        for (i, c) in batch.iter().zip(&keep) {
-            self.runtime.commit(self.active[*i].slot, usize::try_from(*c).unwrap_or(0))?;
+        let committed: Vec<usize> = verified.verdicts.iter().map(|v| v.committed).collect();
+        for (members, outputs) in verified.groups()? {
+            let rows = members.iter().map(|k| keep[*k]).max().unwrap_or(1).max(1);
+            let requests: Vec<usize> = members.iter().map(|k| batch[*k]).collect();
+            let mut part = feed.part(&members, batch.len(), |_| false);
+            for (output, t) in outputs {
+                part.wires.insert(format!("verify.{output}"), first_rows(t, rows));
+            }
+            part.positions(&members.iter().map(|k| positions[*k]).collect::<Vec<_>>(), rows);
+            let counts = members.iter().map(|k| keep[*k] as i32).collect();
+            part.values.insert("keep", Tensor::i32(vec![members.len()], counts));
+            self.run_phase("commit", &commit, &mut part, &requests, Mode::Immediate)?;
+        }
+        for (k, i) in batch.iter().enumerate() {
+            // Rows of steps that others followed are committed. A request that a stop or cap cut shorter than those has ended.
+            self.runtime.commit(self.active[*i].slot, keep[k].saturating_sub(committed[k]))?;
             if self.options.poison {
                 self.runtime.poison_stale(self.active[*i].slot);
             }

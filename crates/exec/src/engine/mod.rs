@@ -10,6 +10,8 @@ mod metrics;
 mod prefill;
 mod programs;
 mod request;
+mod verify;
+mod warm;
 
 pub use metrics::{Times, Totals};
 pub use request::{Cycle, Finish, Finished, Request, Sampling};
@@ -43,13 +45,15 @@ pub struct EngineOptions {
     pub width: Option<i64>,
     /// Candidate retrieval.
     pub candidates: Candidates,
+    /// Rows verified at a time; by default chosen from what a request's last block accepted. Results do not depend on it.
+    pub step: Option<usize>,
     /// Overwrite stale key/value rows with NaN after every commit (a debugging aid: results must not change).
     pub poison: bool,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        EngineOptions { target_only: false, width: None, candidates: Candidates::Coarse, poison: false }
+        EngineOptions { target_only: false, width: None, candidates: Candidates::Coarse, step: None, poison: false }
     }
 }
 

@@ -3,6 +3,7 @@
 use spinec_exec::runtime::{Bytes, Mode, ProgramId, RequestId, RunError, Runtime};
 use spinec_ir::interp::Observer;
 use spinec_ir::ir::Module;
+use spinec_ir::plan::Plan;
 use spinec_ir::tensor::Tensor;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,10 @@ impl Counting {
 impl Runtime for Counting {
     fn add(&mut self, module: Module) -> Result<ProgramId, RunError> {
         self.inner.add(module)
+    }
+
+    fn add_plan(&mut self, plan: Plan) -> Result<ProgramId, RunError> {
+        self.inner.add_plan(plan)
     }
 
     fn run(

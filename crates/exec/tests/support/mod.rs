@@ -6,6 +6,7 @@ use spinec_exec::cpu::{Capacity, CpuRuntime};
 use spinec_exec::eval::from_file;
 use spinec_exec::host::FsHost;
 use spinec_exec::interp_runtime::InterpRuntime;
+use spinec_exec::planned::Planned;
 use spinec_exec::runtime::{Runtime, Tables};
 use spinec_exec::tensorfile::read_tensors;
 use spinec_exec::weights::{CheckpointWeights, DtypeRule};
@@ -14,6 +15,9 @@ use spinec_ir::spec::system::{Overrides, System};
 use spinec_ir::spec::{Loaded, load};
 use spinec_ir::tensor::Tensor;
 use spinec_ir::ty::Numerics;
+use spinec_passes::compile::compile;
+use spinec_passes::cost::Device;
+use spinec_passes::pass::Options;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -97,22 +101,25 @@ pub mod runs;
 /// Backends a suite can run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
+    /// Plans of the phases on the CPU backend.
+    Plan,
+    /// The phases as they are written on the CPU backend.
     Cpu,
     Interp,
 }
 
 thread_local! {
-    static BACKEND: Cell<Backend> = const { Cell::new(Backend::Cpu) };
+    static BACKEND: Cell<Backend> = const { Cell::new(Backend::Plan) };
 }
 
 /// Runs a test on every backend.
 pub fn on_each(test: impl Fn()) {
-    for backend in [Backend::Cpu, Backend::Interp] {
+    for backend in [Backend::Plan, Backend::Cpu, Backend::Interp] {
         BACKEND.set(backend);
         eprintln!("on {backend:?}");
         test();
     }
-    BACKEND.set(Backend::Cpu);
+    BACKEND.set(Backend::Plan);
 }
 
 /// The runtime under test: fast kernels, or what [`on_each`] is at.
@@ -120,7 +127,14 @@ pub fn runtime(system: &System) -> Box<dyn Runtime> {
     match BACKEND.get() {
         Backend::Interp => Box::new(interp(system)),
         Backend::Cpu => Box::new(cpu(system, 2)),
+        Backend::Plan => planned(Box::new(cpu(system, 2))),
     }
+}
+
+/// A runtime that runs what the compiler makes of modules.
+pub fn planned(runtime: Box<dyn Runtime>) -> Box<dyn Runtime> {
+    let options = Options::new(Device::h200());
+    Box::new(Planned::new(runtime, Box::new(move |m| compile(m, &options).map_err(|e| e.to_string()))))
 }
 
 pub fn cpu(system: &System, threads: usize) -> CpuRuntime {

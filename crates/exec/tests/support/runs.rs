@@ -38,6 +38,14 @@ pub fn with_width(width: i64) -> EngineOptions {
     EngineOptions { width: Some(width), ..EngineOptions::default() }
 }
 
+/// Rows of a verification step: one, a number that divides no block, some, and whole blocks.
+pub const STEPS: [usize; 4] = [1, 3, 4, 16];
+
+/// Verification in steps of so many rows.
+pub fn in_steps(rows: usize) -> EngineOptions {
+    EngineOptions { step: Some(rows), ..EngineOptions::default() }
+}
+
 pub fn exact() -> EngineOptions {
     EngineOptions { candidates: Candidates::Exact, ..EngineOptions::default() }
 }

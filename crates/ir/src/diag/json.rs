@@ -79,7 +79,8 @@ fn one(d: &Diagnostic, sources: &SourceMap) -> JsonDiagnostic {
     }
 }
 
-fn range(span: Span, sources: &SourceMap) -> JsonRange {
+/// A span as a range of lines and UTF-16 columns.
+pub fn range(span: Span, sources: &SourceMap) -> JsonRange {
     let file = sources.file(span.file);
     let position = |offset: u32| {
         let offset = file.text.floor_char_boundary(offset as usize) as u32;

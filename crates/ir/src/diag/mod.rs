@@ -8,6 +8,7 @@ mod source;
 mod suggest;
 
 pub use codes::{CODES, Code, code_info};
+pub use json::range as json_range;
 pub use json::{JsonDiagnostic, JsonPosition, JsonRange, JsonRelated, to_json};
 pub use render::render;
 pub use source::{FileId, SourceFile, SourceMap, Span};

@@ -61,6 +61,13 @@ impl SourceMap {
         self.files.iter().enumerate().map(|(i, f)| (FileId(i as u32), f))
     }
 
+    /// Where a span begins, as `file:line:column`, both counted from one.
+    pub fn place(&self, span: Span) -> String {
+        let file = self.file(span.file);
+        let (line, column) = file.line_col(span.start.min(file.text.len() as u32));
+        format!("{}:{}:{}", file.name, line + 1, column + 1)
+    }
+
     /// The text a span covers.
     pub fn text(&self, span: Span) -> &str {
         self.file(span.file).text.get(span.start as usize..span.end as usize).unwrap_or("")

@@ -52,7 +52,7 @@ pub(super) fn evaluate(call: &Call) -> Result<Vec<Slot>, String> {
         SamplingLaw => one(sampling::sampling_law(call)?),
         Draw => one(sampling::draw(call)?),
         QuantizeRows => many(quantize::quantize_rows(call)?),
-        Weight | StateOpen | StateClose | Loop | Cases => {
+        Weight | StateOpen | StateClose | Loop | Cases | Guarded => {
             return Err(format!("`{}` is not evaluated from its operands", call.op.code.name()));
         }
     })

@@ -148,15 +148,20 @@ pub(super) fn logical(call: &Call) -> Result<Tensor, String> {
 /// Chooses entries; the one not chosen is not looked at.
 pub(super) fn choose(call: &Call) -> Result<Tensor, String> {
     let dtype = call.out(0)?.dtype;
-    let (cond, a, b) = (call.tensor(0)?, cast(call.tensor(1)?, dtype)?, cast(call.tensor(2)?, dtype)?);
+    let (a, b) = (cast(call.tensor(1)?, dtype)?, cast(call.tensor(2)?, dtype)?);
+    select(call.tensor(0)?, &a, &b)
+}
+
+/// `a` where `cond` is true, else `b`, broadcast.
+pub(super) fn select(cond: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor, String> {
     let shape = broadcast_shape(&broadcast_shape(&a.shape, &b.shape)?, &cond.shape)?;
     let (at_cond, at_a, at_b) =
         (broadcast(&cond.shape, &shape)?, broadcast(&a.shape, &shape)?, broadcast(&b.shape, &shape)?);
-    let both = super::index::joined([&a, &b]).ok_or("both branches must have one dtype")?;
+    let both = super::index::joined([a, b]).ok_or("both branches must have one dtype")?;
     let cond = bools(cond)?;
     let places: Vec<usize> =
         (0..at_cond.len()).map(|i| if cond[at_cond[i]] { at_a[i] } else { a.len() + at_b[i] }).collect();
-    tensor(dtype, shape, pick(&both, &places))
+    tensor(a.dtype, shape, pick(&both, &places))
 }
 
 /// `f` of the broadcast elements.

@@ -2,7 +2,8 @@
 
 use super::call::{Call, Declared, Slot, extent};
 use super::dispatch::evaluate;
-use super::number::{ints, tensor};
+use super::elementwise::select;
+use super::number::{bools, ints, tensor};
 use super::observe::{Observer, full_path};
 use super::state::{RequestState, StateValue};
 use super::{InterpError, Mode, WeightStore};
@@ -84,6 +85,7 @@ impl Machine<'_> {
             }
             Opcode::Loop => self.repeat(op)?,
             Opcode::Cases => self.cases(op)?,
+            Opcode::Guarded => self.guarded(op)?,
             _ => self.plain(op).map_err(here)?,
         };
         if results.len() != op.results.len() {
@@ -246,6 +248,23 @@ impl Machine<'_> {
         let region = case.and_then(|c| usize::try_from(c).ok()).and_then(|c| op.regions.get(c).copied());
         let region = region.ok_or_else(|| here(format!("there is no case for index {index}")))?;
         self.region(region, op)
+    }
+
+    fn guarded(&mut self, op: &Op) -> Result<Vec<Slot>, InterpError> {
+        let here = |m: String| InterpError::at(&op.loc, format!("`guarded`: {m}"));
+        let operands = self.get_all(&op.operands).map_err(here)?;
+        let [Slot::Tensor(ok), Slot::Tensor(fast)] = operands.as_slice() else {
+            return Err(here("it takes two tensors".into()));
+        };
+        if bools(ok).map_err(here)?.iter().all(|ok| *ok) {
+            return Ok(vec![Slot::Tensor(fast.clone())]);
+        }
+        let region = *op.regions.first().ok_or_else(|| here("it has no region".into()))?;
+        let slow = match self.region(region, op)?.pop() {
+            Some(Slot::Tensor(t)) => t,
+            _ => return Err(here("its region yields no tensor".into())),
+        };
+        Ok(vec![select(ok, fast, &slow).map_err(here)?.into()])
     }
 
     /// The results of the function.

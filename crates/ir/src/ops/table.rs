@@ -148,6 +148,8 @@ ops! {
         "Runs its region `extent` times. Region parameters: the index (i32 scalar), then the carried values; it yields the carried values, then the kept ones. Results: the last carried values, then the kept values stacked. A loop that is not `serial` has a constant extent and its index may select weights, states and cases.";
     Cases "cases" (operand("index")) {attr("select", Ints)} -> ["out"] Pure Exact false false
         "Runs region `select[index]`; every region yields values of the same types.";
+    Guarded "guarded" (operand("ok"), operand("fast")) {} -> ["out"] Pure Exact false false
+        "fast where ok is true, elsewhere what its region yields. The region, which takes nothing, has no effects and yields one value of fast's type, runs only if some element of ok is false. ok and fast have the same dims.";
 
     Neg "neg" (operand("x")) {} -> ["out"] Pure Elementwise true true "-x.";
     Abs "abs" (operand("x")) {} -> ["out"] Pure Elementwise true true "|x|.";

@@ -44,6 +44,7 @@ pub fn flops(func: &Func, id: OpId) -> Option<Dim> {
             n.mul(op.dim("extent")?)
         }
         Cases => Some(Dim::from(0)),
+        Guarded => Some(made),
         RmsNorm | L2Norm | Softmax | SamplingLaw => made.mul(&Dim::from(4)),
         code if code.def().elementwise => Some(made),
         // Reductions, selections and draws look at every element of their operand.

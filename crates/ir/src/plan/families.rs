@@ -197,8 +197,10 @@ const fn row(family: Family, anchors: &'static [Opcode], mechanisms: &'static [M
 pub const TILE_COLUMNS: i64 = 128;
 /// Rows of a GEMM tile.
 pub const TILE_ROWS: i64 = 16;
-/// Most rows of a request that [`Mechanism::BlockShift`] keeps in one tile.
-pub const SHIFT_ROWS: i64 = 16;
+/// Whether tiles of rows hold whole requests of this many rows, as [`Mechanism::BlockShift`] needs.
+pub fn tiles_rows(rows: i64) -> bool {
+    rows > 0 && TILE_ROWS % rows == 0
+}
 /// Elements up to which one block does all of an op without being waited for.
 pub const TINY: i64 = 4096;
 /// Most things a kernel may read and write: pointers and sizes have to fit the 4 KiB of launch arguments.

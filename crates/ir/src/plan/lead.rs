@@ -36,7 +36,9 @@ pub fn lead(func: &Func, id: OpId, operand: ValueId) -> usize {
     if op.code == Opcode::Loop {
         return if inner_operands(func, id).contains(&operand) { scan_lead(func, id) } else { usize::MAX };
     }
-    places.map(|(i, _)| of(i)).min().unwrap_or(usize::MAX)
+    // What a guarded op's region uses may be needed whole.
+    let other = if op.code == Opcode::Guarded { 0 } else { usize::MAX };
+    places.map(|(i, _)| of(i)).min().unwrap_or(other)
 }
 
 fn one(func: &Func, id: OpId, i: usize) -> usize {
@@ -62,7 +64,7 @@ fn one(func: &Func, id: OpId, i: usize) -> usize {
         Rope | ScatterAdd | SamplingLaw => alike,
         Linear if i == 0 => alike.min(rank.saturating_sub(1)),
         Einsum => letters(op.attrs.get("spec"), i).min(alike),
-        OneHot | Draw | Coin => alike,
+        OneHot | Draw | Coin | Guarded => alike,
         KvWrite => alike,
         QuantizeRows => alike.min(1),
         _ => 0,

@@ -12,12 +12,13 @@ pub mod build;
 pub mod cost;
 pub mod families;
 pub mod lead;
+pub mod memory;
 pub mod role;
 pub mod text;
 pub mod traffic;
 pub mod verify;
 
-use crate::ir::{Module, OpId, RegionId, StateId, ValueId, WeightId};
+use crate::ir::{Module, OpId, RegionId, StateId, ValueId, Weight, WeightId};
 use crate::ty::{DType, Dim, Env};
 pub use families::{Family, Mechanism, Reason};
 use std::collections::BTreeMap;
@@ -55,6 +56,17 @@ pub struct DerivedWeight {
     pub bytes: u64,
     /// Why it is kept.
     pub reason: String,
+}
+
+/// Where the element of a derived weight for some loop indices stands along the first axis of what its function computes;
+/// `None` if the weight has no loops or no such element.
+pub fn derived_element(weight: &Weight, index: &[i64]) -> Option<usize> {
+    let [(_, extent)] = weight.loops[..] else { return None };
+    let at = usize::try_from(*index.first()?).ok().filter(|i| (*i as i64) < extent)?;
+    if weight.present.is_empty() {
+        return Some(at);
+    }
+    weight.present.get(at).filter(|p| **p).map(|_| weight.present[..at].iter().filter(|p| **p).count())
 }
 
 macro_rules! id {
@@ -197,6 +209,13 @@ pub fn range(module: &Module) -> [Env; 2] {
         env
     };
     [of(&|s| s.bounds.min.map(|m| m.max(1)).or(Some(1))), of(&|s| s.bounds.max.or(s.bounds.min))]
+}
+
+impl Phase {
+    /// Whether a kernel computes an op that others compute too.
+    pub fn repeats(&self, kernel: usize, id: OpId) -> bool {
+        self.kernels.iter().enumerate().any(|(k, other)| k != kernel && other.ops.binary_search(&id).is_ok())
+    }
 }
 
 impl Plan {

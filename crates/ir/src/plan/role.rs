@@ -309,7 +309,8 @@ pub fn is_scan(func: &Func, id: OpId) -> bool {
 fn row_wise(func: &Func, block: RegionId) -> bool {
     func.region(block).ops.iter().all(|id| {
         let op = func.op(*id);
-        let kernel = matches!(op.code, Opcode::Linear | Opcode::Loop | Opcode::Cases | Opcode::QuantizeRows);
+        let kernel =
+            matches!(op.code, Opcode::Linear | Opcode::Loop | Opcode::Cases | Opcode::Guarded | Opcode::QuantizeRows);
         op.code.def().effect == Effect::Pure && !kernel
     })
 }

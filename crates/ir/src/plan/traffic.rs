@@ -94,7 +94,10 @@ impl Walk<'_> {
             if self.func.ty(v).is_state() {
                 continue;
             }
-            if op.code == Opcode::Take && op.operands[0] == v && op.operands[1] != v {
+            if op.code == Opcode::Guarded && !op.operands.contains(&v) {
+                // Read where the guard fails, which is what a plan does not count on; it has to be in memory.
+                self.value(v, Dim::from(0), "guarded")?;
+            } else if op.code == Opcode::Take && op.operands[0] == v && op.operands[1] != v {
                 let rows = elements(self.func.tensor(op.results[0])?)?;
                 self.value(v, rows, &format!("take {}", op.operands[1].0))?;
             } else {

@@ -139,6 +139,7 @@ mod tests {
         let made_by_loops: &[Opcode] = &[
             Opcode::Loop,
             Opcode::Cases,
+            Opcode::Guarded,
             Opcode::Weight,
             Opcode::StateOpen,
             Opcode::StateClose,

@@ -245,6 +245,17 @@ impl Graph {
         RequestState::new(&self.module).expect("extents are constant")
     }
 
+    /// A choice between `fast` and what `body` makes.
+    pub fn guarded(&mut self, ok: ValueId, fast: ValueId, body: impl FnOnce(&mut Graph) -> ValueId) -> ValueId {
+        let (outer, region) = (self.region, self.func.add_region());
+        self.region = region;
+        let slow = body(self);
+        self.func.regions[region.index()].yields = vec![slow];
+        self.region = outer;
+        let ty = self.func.ty(fast).clone();
+        self.raw(Opcode::Guarded, &[ok, fast], Attrs::new(), vec![region], vec![ty])[0]
+    }
+
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>, InterpError> {
         self.run_with(inputs, &mut [], Mode::Immediate)
     }

@@ -1,9 +1,10 @@
 //! A saturated graph as an extraction problem, and a solution of the problem as a term.
 
-use super::{Derivation, Reason, Refusal, Solution, Variant, Wish, pareto};
+use super::define::{Definition, Definitions};
+use super::{Choosing, Derivation, Reason, Refusal, Solution, Variant, Wish, pareto};
 use crate::cost::{self, Operand};
 use crate::dag::{Dag, DagNode};
-use crate::extract::{Choice, Picks, Problem, extract};
+use crate::extract::{Choice, Picks, Problem, extract, greedy};
 use crate::rules::Class;
 use crate::term::{Graph, Head, Key, Term};
 use egg::Id;
@@ -18,8 +19,8 @@ const VARIANT_PRICES: [u64; 4] = [0, 1, 1 << 6, 1 << 12];
 
 /// Picks as a term.
 #[derive(Default)]
-struct Picked {
-    dag: Dag,
+pub(super) struct Picked {
+    pub dag: Dag,
     /// The node of every class.
     place: BTreeMap<usize, usize>,
     /// The class of every node.
@@ -30,10 +31,10 @@ struct Picked {
 
 /// A graph's classes with their nodes in order.
 pub(super) struct Classes<'a> {
-    g: &'a Graph,
-    ids: Vec<Id>,
+    pub g: &'a Graph,
+    pub ids: Vec<Id>,
     pub index: BTreeMap<Id, usize>,
-    nodes: Vec<Vec<Term>>,
+    pub(super) nodes: Vec<Vec<Term>>,
     /// Bytes of an element as it is read from memory.
     width: Vec<u64>,
     /// Bytes of the narrowest dtype that holds the values, which decides how fast products of them are.
@@ -41,14 +42,17 @@ pub(super) struct Classes<'a> {
     /// Resident bytes if derived, and the storage dtype; none if it cannot be.
     pub derivable: Vec<Option<(u64, DType)>>,
     /// The nodes as choices.
-    base: Vec<Vec<Choice>>,
-    /// The same with choices for what depends on weights and constants only.
-    fixed: Vec<Vec<Choice>>,
-    definitions: RefCell<BTreeMap<usize, Dag>>,
+    pub(super) base: Vec<Vec<Choice>>,
+    /// The same with choices for what depends on weights, constants and indices of loops only.
+    pub(super) held: Problem,
+    /// For every class that can be made so, how, at the least time.
+    pub(super) held_picks: Picks,
+    pub wish: &'a Wish<'a>,
+    pub(super) definitions: RefCell<Definitions>,
 }
 
 impl<'a> Classes<'a> {
-    pub fn new(g: &'a Graph, wish: &Wish) -> Classes<'a> {
+    pub fn new(g: &'a Graph, wish: &'a Wish<'a>) -> Classes<'a> {
         let mut ids: Vec<Id> = g.eg.classes().map(|c| c.id).collect();
         ids.sort();
         let index = ids.iter().enumerate().map(|(i, id)| (*id, i)).collect();
@@ -69,31 +73,51 @@ impl<'a> Classes<'a> {
             value: vec![],
             derivable: vec![],
             base: vec![],
-            fixed: vec![],
+            held: Problem::default(),
+            held_picks: vec![],
+            wish,
             definitions: RefCell::default(),
         };
         let free = c.free();
-        c.derivable = (0..c.ids.len()).map(|k| if free[k] { None } else { c.residence(k, wish) }).collect();
+        c.derivable = (0..c.ids.len()).map(|k| if free[k] { None } else { c.residence(k) }).collect();
         c.width = c.widths(true);
         c.value = c.widths(false);
-        c.base = (0..c.ids.len()).map(|k| c.nodes[k].iter().map(|n| c.choice(k, n, wish)).collect()).collect();
-        let is_fixed = |k: usize| g.facts(c.ids[k]).fixed();
-        c.fixed = c.base.clone();
-        for (k, choices) in c.fixed.iter_mut().enumerate() {
-            // Positions must stay those of the nodes, so what is no choice here needs itself.
-            for choice in choices.iter_mut().filter(|ch| !is_fixed(k) || !ch.needs.iter().all(|n| is_fixed(*n))) {
-                choice.needs = vec![k];
+        c.base = (0..c.ids.len()).map(|k| c.nodes[k].iter().map(|n| c.choice(k, n)).collect()).collect();
+        c.held = Problem { classes: (0..c.ids.len()).map(|k| c.held_choices(k)).collect(), roots: vec![] };
+        c.held_picks = greedy(&c.held).unwrap_or_default();
+        // How many elements there are is known once there are definitions.
+        for k in 0..c.ids.len() {
+            if c.derivable[k].is_some() && !g.facts(c.ids[k]).loops.is_empty() {
+                let spread = c.definition(k).spread;
+                c.derivable[k] =
+                    c.derivable[k].and_then(|(bytes, dtype)| Some((bytes.checked_mul(spread?.count())?, dtype)));
             }
         }
         c
     }
 
-    /// Resident bytes of derived classes.
-    pub fn resident(&self, derived: &BTreeMap<usize, u64>) -> u64 {
-        derived.keys().map(|k| self.derivable[*k].map_or(0, |d| d.0)).sum()
+    /// The choices of a class that depend on weights, constants and indices of loops only.
+    fn held_choices(&self, k: usize) -> Vec<Choice> {
+        let is_held = |k: usize| self.g.facts(self.ids[k]).held;
+        let mut choices = self.base[k].clone();
+        for (choice, node) in choices.iter_mut().zip(&self.nodes[k]) {
+            let index = |n: &usize| node.code() == Some(Opcode::Weight) && self.is_index(*n);
+            let leaf = matches!(node.head, Head::Leaf(_)) && self.is_index(k);
+            if !leaf && (!is_held(k) || !choice.needs.iter().all(|n| is_held(*n) || index(n))) {
+                // Positions must stay those of the nodes, so what is no choice here needs itself.
+                choice.needs = vec![k];
+            }
+        }
+        choices
     }
 
-    fn child(&self, id: Id) -> usize {
+    /// True if the class is the index of a loop that may select weights.
+    fn is_index(&self, k: usize) -> bool {
+        let indices = &self.g.eg.analysis.indices;
+        self.nodes[k].iter().any(|n| matches!(n.head, Head::Leaf(l) if indices.contains_key(&l)))
+    }
+
+    pub(super) fn child(&self, id: Id) -> usize {
         self.index[&self.g.eg.find(id)]
     }
 
@@ -120,10 +144,10 @@ impl<'a> Classes<'a> {
         }
     }
 
-    /// Bytes and dtype of a class kept in memory.
-    fn residence(&self, k: usize, wish: &Wish) -> Option<(u64, DType)> {
-        let facts = self.g.facts(self.ids[k]);
-        let ty = facts.tensor().filter(|_| facts.weight_only())?;
+    /// Bytes and dtype of an element of a class kept in memory.
+    fn residence(&self, k: usize) -> Option<(u64, DType)> {
+        let (facts, wish) = (self.g.facts(self.ids[k]), self.wish);
+        let ty = facts.tensor().filter(|_| facts.held && facts.loops.len() <= 1)?;
         let source = facts.source?;
         let may = wish.classes.contains(&Class::RoundingChanging) && !wish.written.contains(&self.ids[k]);
         let narrow = may && source.is_float() && source.compute() == ty.dtype;
@@ -173,16 +197,17 @@ impl<'a> Classes<'a> {
         (read && code.def().elementwise).then(|| n.children.iter().filter(full).map(|c| width[self.child(*c)]).max())?
     }
 
-    fn choice(&self, k: usize, n: &Term, wish: &Wish) -> Choice {
-        let mut needs: Vec<usize> = n.children.iter().map(|c| self.child(*c)).collect();
+    fn choice(&self, k: usize, n: &Term) -> Choice {
+        let mut needs: Vec<usize> = eager(n).iter().map(|c| self.child(*c)).collect();
         needs.sort_unstable();
         needs.dedup();
-        Choice { needs, cost: self.time(k, n, wish) }
+        Choice { needs, cost: self.time(k, n) }
     }
 
     /// The time of a node in a run. A pack reads its operand once: what that adds to the map it adds most to, so that one map
     /// packed costs what it costs alone.
-    fn time(&self, k: usize, node: &Term, wish: &Wish) -> u64 {
+    fn time(&self, k: usize, node: &Term) -> u64 {
+        let wish = self.wish;
         let (operands, results) = self.moved(k, node);
         let own = cost::time(wish.device, node, &operands, &results, wish.env);
         if node.head != Head::Pack {
@@ -217,18 +242,49 @@ impl<'a> Classes<'a> {
         (operands, results)
     }
 
-    /// The extraction problem: a class's nodes in order, then, if it may be, its derivation. `price` multiplies the price of
-    /// resident bytes; `None` derives nothing.
-    pub fn problem(&self, roots: &[usize], banned: &BTreeSet<usize>, price: Option<u64>, wish: &Wish) -> Problem {
+    /// The extraction problem: a class's nodes in order, then, if it may be, its derivation. `there` cost nothing more;
+    /// `price` multiplies the price of resident bytes; `None` derives nothing.
+    pub fn problem(
+        &self,
+        roots: &[usize],
+        without: &BTreeSet<usize>,
+        there: &BTreeSet<usize>,
+        price: Option<u64>,
+    ) -> Problem {
         let mut classes = self.base.clone();
         for (k, choices) in classes.iter_mut().enumerate() {
-            if let (Some(weight), Some((bytes, _)), false) = (price, self.derivable[k], banned.contains(&k)) {
-                let there = !wish.present.is_empty() && wish.present.contains(&self.definition(k).text());
-                let cost = if there { 1 } else { wish.device.resident_ps(bytes, weight) };
+            if let (Some(weight), Some((bytes, _)), false) = (price, self.derivable[k], without.contains(&k)) {
+                let all = self.wish.device.resident_ps(bytes, weight);
+                let cost = if there.contains(&k) { 1 } else { (all / self.wish.runs.max(1)).max(1) };
                 choices.push(Choice { needs: vec![], cost });
             }
         }
         Problem { classes, roots: roots.to_vec() }
+    }
+
+    /// The classes that are derived already, by definition.
+    pub fn there(&self, present: &BTreeSet<String>) -> BTreeSet<usize> {
+        if present.is_empty() {
+            return BTreeSet::new();
+        }
+        (0..self.ids.len())
+            .filter(|k| self.derivable[*k].is_some() && present.contains(&self.definition(*k).text))
+            .collect()
+    }
+
+    /// The definitions of everything that may be derived.
+    pub fn definitions(&self) -> BTreeSet<String> {
+        (0..self.ids.len()).filter(|k| self.derivable[*k].is_some()).map(|k| self.definition(k).text).collect()
+    }
+
+    /// The derived classes of picks by definition, with their bytes.
+    pub fn derived(&self, picks: &Picks) -> BTreeMap<String, (usize, u64)> {
+        let derived = (0..picks.len()).filter(|k| self.is_derived(picks, *k));
+        derived.map(|k| (self.definition(k).text, (k, self.bytes(k)))).collect()
+    }
+
+    fn bytes(&self, k: usize) -> u64 {
+        self.derivable[k].map_or(0, |d| d.0)
     }
 
     fn is_derived(&self, picks: &Picks, k: usize) -> bool {
@@ -236,7 +292,7 @@ impl<'a> Classes<'a> {
     }
 
     /// Time and resident bytes of picks, resident bytes unpriced.
-    fn measure(&self, problem: &Problem, picks: &Picks) -> Variant {
+    pub fn measure(&self, problem: &Problem, picks: &Picks) -> Variant {
         let mut out = Variant { time_ps: 0, resident: 0 };
         for (k, pick) in picks.iter().enumerate() {
             let Some(pick) = pick else { continue };
@@ -250,68 +306,37 @@ impl<'a> Classes<'a> {
         out
     }
 
-    /// The picks at the device's price, and for every derived class the time its absence would cost.
-    pub fn solve(
-        &self,
-        roots: &[usize],
-        banned: &BTreeSet<usize>,
-        wish: &Wish,
-    ) -> Option<(Picks, BTreeMap<usize, u64>)> {
-        let problem = self.problem(roots, banned, Some(1), wish);
-        let picks = extract(&problem)?;
-        let with = self.measure(&problem, &picks).time_ps;
-        let mut savings = BTreeMap::new();
-        for k in (0..picks.len()).filter(|k| self.is_derived(&picks, *k)) {
-            let mut fewer = problem.clone();
-            fewer.classes[k].truncate(self.nodes[k].len());
-            let without = extract(&fewer).map_or(u64::MAX, |p| self.measure(&fewer, &p).time_ps);
-            savings.insert(k, without.saturating_sub(with));
-        }
-        Some((picks, savings))
-    }
-
     /// What only the price of memory keeps out: derived at no price, not derived at the device's.
-    pub fn costlier(&self, roots: &[usize], banned: &BTreeSet<usize>, picks: &Picks, wish: &Wish) -> Vec<Refusal> {
-        let problem = self.problem(roots, banned, Some(0), wish);
+    pub fn costlier(&self, roots: &[usize], chosen: &Choosing, present: &BTreeSet<String>) -> Vec<Refusal> {
+        let without: BTreeSet<usize> = chosen.missed.values().map(|m| m.0).collect();
+        let problem = self.problem(roots, &without, &self.there(present), Some(0));
         let Some(free) = extract(&problem) else { return Vec::new() };
         let with = self.measure(&problem, &free).time_ps;
-        let unwanted = (0..free.len()).filter(|k| self.is_derived(&free, *k) && !self.is_derived(picks, *k));
+        let unwanted = (0..free.len()).filter(|k| self.is_derived(&free, *k) && !self.is_derived(&chosen.picks, *k));
         unwanted
             .map(|k| {
                 let mut fewer = problem.clone();
                 fewer.classes[k].truncate(self.nodes[k].len());
-                let without = extract(&fewer).map_or(u64::MAX, |p| self.measure(&fewer, &p).time_ps);
+                let time = extract(&fewer).map_or(u64::MAX, |p| self.measure(&fewer, &p).time_ps);
                 Refusal {
                     what: self.describe(k),
-                    bytes: self.derivable[k].map_or(0, |d| d.0),
-                    saving_ps: without.saturating_sub(with),
+                    bytes: self.bytes(k),
+                    saving_ps: time.saturating_sub(with),
                     reason: Reason::Costlier,
                 }
             })
             .collect()
     }
 
-    /// How a class is computed from weights alone, at the least time and with no derived weights in it.
-    fn definition(&self, k: usize) -> Dag {
-        if let Some(known) = self.definitions.borrow().get(&k) {
-            return known.clone();
-        }
-        let problem = Problem { classes: self.fixed.clone(), roots: vec![k] };
-        let picks = extract(&problem).unwrap_or_default();
-        let dag = self.dag(&problem, &picks).map(|p| p.dag).unwrap_or_default();
-        self.definitions.borrow_mut().insert(k, dag.clone());
-        dag
-    }
-
     pub fn describe(&self, k: usize) -> String {
         let ty = self.g.facts(self.ids[k]).tensor().map(ToString::to_string).unwrap_or_default();
-        format!("{ty} = {}", self.definition(k).expression())
+        format!("{ty} = {}", self.definition(k).dag.expression())
     }
 
     /// The picked nodes in order, with the place of every class. Packed maps are plain ones; those of one pack stand in
     /// [`Picked::groups`].
-    fn dag(&self, problem: &Problem, picks: &Picks) -> Option<Picked> {
-        let order = problem.order(&|k| picks.get(k).copied().flatten())?;
+    pub(super) fn dag(&self, problem: &Problem, roots: &[usize], picks: &Picks) -> Option<Picked> {
+        let order = problem.order_of(roots, &|k| picks.get(k).copied().flatten())?;
         let mut out = Picked::default();
         let mut groups: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for k in order {
@@ -321,7 +346,7 @@ impl<'a> Classes<'a> {
             } else {
                 let n = &self.nodes[k][picks[k]?];
                 let children =
-                    n.children.iter().map(|c| out.place.get(&self.child(*c)).copied()).collect::<Option<Vec<_>>>()?;
+                    eager(n).iter().map(|c| out.place.get(&self.child(*c)).copied()).collect::<Option<Vec<_>>>()?;
                 let head = match n.head {
                     Head::Pack => {
                         // Stands for its operand.
@@ -331,6 +356,11 @@ impl<'a> Classes<'a> {
                     Head::Packed => {
                         groups.entry(self.child(n.children[0])).or_default().push(out.dag.nodes.len());
                         Head::Op(Opcode::Linear)
+                    }
+                    Head::Guard(_) => {
+                        let slow = self.slow(k, n, &out.dag, &out.place, &children)?;
+                        out.dag.slow.insert(out.dag.nodes.len(), slow);
+                        n.head
                     }
                     head => head,
                 };
@@ -347,25 +377,22 @@ impl<'a> Classes<'a> {
     pub fn solution(
         &self,
         roots: &[usize],
-        picks: &Picks,
-        savings: &BTreeMap<usize, u64>,
+        chosen: &Choosing,
+        savings: &BTreeMap<String, u64>,
         refused: Vec<Refusal>,
-        wish: &Wish,
     ) -> Option<Solution> {
-        let none = BTreeSet::new();
-        let problem = self.problem(roots, &none, Some(1), wish);
-        let Picked { dag, place, classes, groups } = self.dag(&problem, picks)?;
+        let (none, picks) = (BTreeSet::new(), &chosen.picks);
+        let Picked { dag, place, classes, groups } =
+            self.dag(&self.problem(roots, &none, &none, Some(1)), roots, picks)?;
         let mut derived = BTreeMap::new();
-        for (k, saving_ps) in savings {
-            let (bytes, storage) = self.derivable[*k]?;
-            derived.insert(
-                place[k],
-                Derivation { definition: self.definition(*k), storage, bytes, saving_ps: *saving_ps },
-            );
+        for (text, (k, bytes)) in &chosen.derived {
+            let Definition { dag: definition, spread, .. } = self.definition(*k);
+            let (saving_ps, storage) = (*savings.get(text)?, self.derivable[*k]?.1);
+            derived.insert(place[k], Derivation { definition, loops: spread?, storage, bytes: *bytes, saving_ps });
         }
         let mut variants: Vec<Variant> = Vec::new();
         for price in VARIANT_PRICES.map(Some).into_iter().chain([None]) {
-            let problem = self.problem(roots, &none, price, wish);
+            let problem = self.problem(roots, &none, &none, price);
             if let Some(picks) = extract(&problem) {
                 variants.push(self.measure(&problem, &picks));
             }
@@ -373,7 +400,7 @@ impl<'a> Classes<'a> {
         Some(Solution {
             roots: roots.iter().map(|r| place[r]).collect(),
             origin: Vec::new(),
-            time_ps: self.measure(&problem, picks).time_ps,
+            time_ps: chosen.time_ps,
             dag,
             derived,
             classes,
@@ -381,5 +408,13 @@ impl<'a> Classes<'a> {
             refused,
             variants: pareto(variants),
         })
+    }
+}
+
+/// The operands of a node that are computed whenever it is.
+fn eager(node: &Term) -> &[Id] {
+    match node.head {
+        Head::Guard(_) => &node.children[..2],
+        _ => &node.children,
     }
 }

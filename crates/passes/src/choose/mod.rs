@@ -5,14 +5,17 @@
 //! derived, since reading it through the view costs the same.
 
 mod classes;
+mod define;
+mod slow;
 
 use crate::cost::Device;
 use crate::dag::Dag;
-use crate::extract::Problem;
+use crate::extract::{Picks, Problem, extract};
 use crate::rules::Class;
 use crate::term::Graph;
 use classes::Classes;
 use egg::Id;
+use spinec_ir::ir::Weight;
 use spinec_ir::ty::{DType, Env};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,10 +28,10 @@ pub struct Wish<'a> {
     pub env: &'a Env,
     /// Classes of rules allowed; a derived weight is stored narrower than it is computed only if it may change rounding.
     pub classes: &'a BTreeSet<Class>,
-    /// Resident bytes that derived weights of the region may take; `None` is no limit.
-    pub budget: Option<u64>,
-    /// Derived weights that are there already, by definition: they cost nothing more.
-    pub present: &'a BTreeSet<String>,
+    /// The module's weights.
+    pub weights: &'a [Weight],
+    /// How often the region runs: resident bytes have to pay once for all runs.
+    pub runs: u64,
     /// Classes of values the spec computes itself. Such a value is kept in its own dtype; one that rewriting made is rounded,
     /// once, to the widest dtype of the weights it comes from, if its own is the one they are computed with.
     pub written: &'a BTreeSet<Id>,
@@ -37,14 +40,37 @@ pub struct Wish<'a> {
 /// A derived weight of a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Derivation {
-    /// How it is computed, in the dtype of its value; the root is the last node.
+    /// How it is computed, in the dtype of its value; the root is the last node. Leaf `i` is the index of loop `i`.
     pub definition: Dag,
+    /// The loops it depends on: their index among the leaves of the region, and for which indices it exists.
+    pub loops: Spread,
     /// The dtype it is rounded to, once, after everything else.
     pub storage: DType,
-    /// Resident bytes.
+    /// Resident bytes of all elements.
     pub bytes: u64,
     /// Picoseconds a run would take longer without it, everything else chosen anew.
     pub saving_ps: u64,
+}
+
+/// Over which loops a derived weight has elements.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// Leaves of the region that are the loops' indices; at most one.
+    pub leaves: Vec<u32>,
+    /// The loops' variables and extents.
+    pub loops: Vec<(String, i64)>,
+    /// For which indices it exists: those for which all weights it is made of do. Empty means all.
+    pub present: Vec<bool>,
+}
+
+impl Spread {
+    /// Number of elements.
+    pub fn count(&self) -> u64 {
+        if self.present.is_empty() {
+            return self.loops.iter().map(|(_, n)| n.unsigned_abs()).product();
+        }
+        self.present.iter().filter(|p| **p).count() as u64
+    }
 }
 
 /// A derived weight that was not made.
@@ -54,7 +80,7 @@ pub struct Refusal {
     pub what: String,
     /// Resident bytes it would take.
     pub bytes: u64,
-    /// Picoseconds a run it would save.
+    /// Picoseconds a run it would save, added to what was chosen.
     pub saving_ps: u64,
     /// Why.
     pub reason: Reason,
@@ -63,15 +89,26 @@ pub struct Refusal {
 /// Why a derived weight was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
-    /// The budget does not hold it besides what saves more per byte.
+    /// The budget does not hold it besides what saves more.
     Capacity {
-        /// Bytes wanted by all derived weights of the region when it was refused.
+        /// Bytes that all derived weights of the module would take without a budget.
         wanted: u64,
         /// Bytes there are.
         budget: u64,
     },
     /// It would save time, but less than its resident bytes are worth on the device.
     Costlier,
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Reason::Capacity { wanted, budget } => {
+                write!(f, "capacity: {wanted} bytes are wanted in all, the budget is {budget}")
+            }
+            Reason::Costlier => f.write_str("costlier: its resident bytes are worth more than the time it saves"),
+        }
+    }
 }
 
 /// The term chosen for a region.
@@ -106,61 +143,113 @@ pub struct Variant {
     pub resident: u64,
 }
 
-/// The extraction problem of the roots, without regard to the budget.
+/// The extraction problem of the roots.
 pub fn problem(g: &Graph, roots: &[Id], wish: &Wish) -> Problem {
-    let c = Classes::new(g, wish);
-    let roots: Vec<usize> = roots.iter().map(|r| c.index[&g.eg.find(*r)]).collect();
-    c.problem(&roots, &BTreeSet::new(), Some(1), wish)
+    let chooser = Chooser::new(g, roots, wish);
+    chooser.classes.problem(&chooser.roots, &BTreeSet::new(), &BTreeSet::new(), Some(1))
 }
 
-/// Chooses a term for the roots.
-///
-/// # Errors
-/// A root that no acyclic term makes: saturation lost it.
-pub fn choose(g: &Graph, roots: &[Id], wish: &Wish) -> Result<Solution, String> {
-    let c = Classes::new(g, wish);
-    let roots: Vec<usize> = roots.iter().map(|r| c.index[&g.eg.find(*r)]).collect();
-    let mut banned: BTreeSet<usize> = BTreeSet::new();
-    let mut refused: Vec<Refusal> = Vec::new();
-    let mut victims: Vec<usize> = Vec::new();
-    let lost = || "a root has no acyclic term".to_owned();
-    let mut found = loop {
-        let (picks, savings) = c.solve(&roots, &banned, wish).ok_or_else(lost)?;
-        let wanted = c.resident(&savings);
-        let Some(budget) = wish.budget.filter(|b| wanted > *b) else { break (picks, savings) };
-        // The one that saves least for its bytes goes; ties go to the later class.
-        let worth = |k: &usize| {
-            let bytes = c.derivable[*k].map_or(1, |d| d.0.max(1));
-            u128::from(savings[k]) * (1 << 40) / u128::from(bytes)
-        };
-        let Some(victim) = savings.keys().rev().min_by_key(|k| worth(k)).copied() else { break (picks, savings) };
-        refused.push(Refusal {
-            what: c.describe(victim),
-            bytes: c.derivable[victim].map_or(0, |d| d.0),
-            saving_ps: savings[&victim],
-            reason: Reason::Capacity { wanted, budget },
-        });
-        banned.insert(victim);
-        victims.push(victim);
-    };
-    // What was refused early may fit beside what was refused later.
-    for i in 0..victims.len().saturating_sub(1) {
-        banned.remove(&victims[i]);
-        let again = c.solve(&roots, &banned, wish).filter(|(_, s)| wish.budget.is_none_or(|b| c.resident(s) <= b));
-        match again {
-            Some(better) => {
-                refused[i].bytes = 0;
-                found = better;
+/// Choices for the roots of one region, made again and again as derived weights are refused or shared.
+pub struct Chooser<'a> {
+    classes: Classes<'a>,
+    roots: Vec<usize>,
+}
+
+/// A choice for a region.
+#[derive(Clone, Debug)]
+pub struct Choosing {
+    picks: Picks,
+    /// Time of a run, picoseconds.
+    pub time_ps: u64,
+    /// The derived weights by definition, with the class and the resident bytes of each.
+    pub derived: BTreeMap<String, (usize, u64)>,
+    /// Derived weights that would have been chosen and are banned.
+    pub missed: BTreeMap<String, (usize, u64)>,
+}
+
+impl<'a> Chooser<'a> {
+    /// For some roots of a saturated graph.
+    pub fn new(g: &'a Graph, roots: &[Id], wish: &'a Wish<'a>) -> Chooser<'a> {
+        let classes = Classes::new(g, wish);
+        let roots = roots.iter().map(|r| classes.index[&g.eg.find(*r)]).collect();
+        Chooser { classes, roots }
+    }
+
+    /// The best term without the derived weights whose definitions are `banned`; those `present` cost nothing more.
+    ///
+    /// # Errors
+    /// A root that no acyclic term makes: saturation lost it.
+    pub fn choose(&self, banned: &BTreeSet<String>, present: &BTreeSet<String>) -> Result<Choosing, String> {
+        let mut without: BTreeSet<usize> = BTreeSet::new();
+        let mut missed: BTreeMap<String, (usize, u64)> = BTreeMap::new();
+        let there = self.classes.there(present);
+        loop {
+            let problem = self.classes.problem(&self.roots, &without, &there, Some(1));
+            let picks = extract(&problem).ok_or_else(|| "a root has no acyclic term".to_owned())?;
+            let derived = self.classes.derived(&picks);
+            let refused: Vec<&String> = derived.keys().filter(|d| banned.contains(*d)).collect();
+            if refused.is_empty() {
+                let time_ps = self.classes.measure(&problem, &picks).time_ps;
+                return Ok(Choosing { picks, time_ps, derived, missed });
             }
-            None => {
-                banned.insert(victims[i]);
+            for text in refused {
+                without.insert(derived[text].0);
+                missed.insert(text.clone(), derived[text]);
             }
         }
     }
-    refused.retain(|r| r.bytes > 0);
-    let (picks, savings) = found;
-    refused.extend(c.costlier(&roots, &banned, &picks, wish));
-    c.solution(&roots, &picks, &savings, refused, wish).ok_or_else(lost)
+
+    /// The definitions of everything that may be derived.
+    pub fn definitions(&self) -> BTreeSet<String> {
+        self.classes.definitions()
+    }
+
+    /// Time a run takes longer if one more class is not derived.
+    fn saving(&self, chosen: &Choosing, present: &BTreeSet<String>, class: usize) -> u64 {
+        let mut without: BTreeSet<usize> = chosen.missed.values().map(|m| m.0).collect();
+        without.insert(class);
+        let problem = self.classes.problem(&self.roots, &without, &self.classes.there(present), Some(1));
+        let time = extract(&problem).map_or(u64::MAX, |p| self.classes.measure(&problem, &p).time_ps);
+        time.saturating_sub(chosen.time_ps)
+    }
+
+    /// What each derived weight of a choice saves a run, by definition.
+    pub fn savings(&self, chosen: &Choosing, present: &BTreeSet<String>) -> BTreeMap<String, u64> {
+        chosen.derived.iter().map(|(text, (k, _))| (text.clone(), self.saving(chosen, present, *k))).collect()
+    }
+
+    /// The choice as a term. `wanted` are derived weights the region would have without a budget; `reason` is why those it
+    /// does not get are refused.
+    ///
+    /// # Errors
+    /// The choice is not one of this region.
+    pub fn solution(
+        &self,
+        chosen: &Choosing,
+        present: &BTreeSet<String>,
+        wanted: &BTreeMap<String, (usize, u64)>,
+        reason: Reason,
+    ) -> Result<Solution, String> {
+        let mut unwanted = chosen.missed.clone();
+        unwanted.extend(
+            wanted.iter().filter(|(text, _)| !chosen.derived.contains_key(*text)).map(|(t, w)| (t.clone(), *w)),
+        );
+        let mut refused: Vec<Refusal> = Vec::new();
+        for (text, (class, bytes)) in unwanted {
+            let banned: BTreeSet<String> = chosen.missed.keys().filter(|t| **t != text).cloned().collect();
+            let with = self.choose(&banned, present)?;
+            let saving_ps = chosen.time_ps.saturating_sub(with.time_ps);
+            if saving_ps > 0 || wanted.contains_key(&text) {
+                refused.push(Refusal { what: self.classes.describe(class), bytes, saving_ps, reason });
+            }
+        }
+        refused.sort();
+        refused.extend(self.classes.costlier(&self.roots, chosen, present));
+        let savings = self.savings(chosen, present);
+        self.classes
+            .solution(&self.roots, chosen, &savings, refused)
+            .ok_or_else(|| "a choice does not fit its region".to_owned())
+    }
 }
 
 /// Those that no other beats in both, the fastest first, at most four: the ends and what lies between.

@@ -35,9 +35,14 @@ impl Problem {
     /// The classes the roots need under `pick`, what is needed before what needs it. `None` if a class has no choice or needs
     /// itself.
     pub fn order(&self, pick: &dyn Fn(usize) -> Option<usize>) -> Option<Vec<usize>> {
+        self.order_of(&self.roots, pick)
+    }
+
+    /// The same for other roots.
+    pub fn order_of(&self, roots: &[usize], pick: &dyn Fn(usize) -> Option<usize>) -> Option<Vec<usize>> {
         let mut state = vec![0u8; self.classes.len()];
         let mut out = Vec::new();
-        for root in &self.roots {
+        for root in roots {
             let mut stack = vec![(*root, 0usize)];
             while let Some((class, next)) = stack.pop() {
                 if next == 0 {

@@ -4,7 +4,7 @@ use super::context::Context;
 use spinec_ir::ir::{OpId, ValueDef, ValueId};
 use spinec_ir::ops::{Effect, Opcode};
 use spinec_ir::plan::build::rows;
-use spinec_ir::plan::families::{Family, MAX_OPERANDS, MAX_OPS, Mechanism, Reason, SHIFT_ROWS, TINY};
+use spinec_ir::plan::families::{Family, MAX_OPERANDS, MAX_OPS, Mechanism, Reason, TINY, tiles_rows};
 use spinec_ir::plan::lead::{dims, space};
 use spinec_ir::plan::role::{Role, is_statistic, keeps_last, rows_only};
 use spinec_ir::plan::traffic::{Item, Reads, partial_bytes, reads, stored_base};
@@ -271,7 +271,7 @@ fn epilogue(c: &Context, ops: &BTreeSet<OpId>, id: OpId, rows: &[Dim], form: &mu
                 Opcode::Shift => {
                     let axis = access.int("axis").unwrap_or(-1);
                     let extent = rows.last().and_then(|d| d.as_const());
-                    let one_tile = axis + 1 == rows.len() as i64 && extent.is_some_and(|n| n <= SHIFT_ROWS);
+                    let one_tile = axis + 1 == rows.len() as i64 && extent.is_some_and(tiles_rows);
                     if one_tile && form.family == Family::Gemm {
                         form.mechanisms.insert(Mechanism::BlockShift);
                     }

@@ -1,6 +1,6 @@
 //! Derived tables that are always indexed together become one: a row then holds what one index asks for.
 
-use super::rewrite::{add_weight, read_weight};
+use super::derive::read_weight;
 use super::{Derived, Options, PassError, Program};
 use crate::dag::append;
 use crate::region::blocks;
@@ -21,7 +21,9 @@ pub(super) fn run(mut program: Program, _options: &Options) -> Result<Program, P
     for d in &program.derived {
         let ty = &program.module.weight(d.weight).ty;
         let key = match places.get(&d.weight).cloned().flatten() {
-            Some(at) if ty.rank() == 2 && !ty.dist => Some((at, ty.dtype, ty.dims[0].clone())),
+            Some(at) if ty.rank() == 2 && !ty.dist && program.module.weight(d.weight).loops.is_empty() => {
+                Some((at, ty.dtype, ty.dims[0].clone()))
+            }
             _ => None,
         };
         match key.as_ref().and_then(|k| by_use.get(k)) {
@@ -92,7 +94,7 @@ fn join(program: &mut Program, first: usize, groups: &[Vec<WeightId>]) -> Result
     for (g, members) in groups.iter().enumerate() {
         let name = format!("derived.{g}");
         let place = |w: &WeightId| w.index() - first;
-        let mut ty = old_weights[place(&members[0])].ty.clone();
+        let mut joint = old_weights[place(&members[0])].clone();
         let weight = WeightId((first + g) as u32);
         if members.len() > 1 {
             let mut start = Dim::from(0);
@@ -102,13 +104,16 @@ fn join(program: &mut Program, first: usize, groups: &[Vec<WeightId>]) -> Result
                 parts.insert(*m, Part { weight, start, len });
                 start = end;
             }
-            ty.dims[1] = start;
+            joint.ty.dims[1] = start;
         } else {
             parts.insert(members[0], Part { weight, start: Dim::from(0), len: Dim::from(0) });
         }
-        add_weight(&mut program.module, name.clone(), ty);
-        let loads: Vec<&Func> = members.iter().map(|m| &old_load[place(m)]).collect();
-        program.load.funcs.push(joined(name, &loads)?);
+        joint.name = name.clone();
+        program.module.weights.push(joint);
+        program.load.funcs.push(match members.as_slice() {
+            [one] => Func { name, ..old_load[place(one)].clone() },
+            _ => joined(name, &members.iter().map(|m| &old_load[place(m)]).collect::<Vec<_>>())?,
+        });
         let of: BTreeSet<String> = members.iter().flat_map(|m| old_derived[place(m)].of.iter().cloned()).collect();
         program.derived.push(Derived {
             weight,
@@ -142,12 +147,9 @@ fn joined(name: String, funcs: &[&Func]) -> Result<Func, PassError> {
         }
         columns.extend(block.yields.iter().map(|v| map[v]));
     }
-    let value = if columns.len() == 1 {
-        columns[0]
-    } else {
-        let attrs = Attrs::from([("axis", Attr::Int(1))]);
-        append(&mut out, body, Opcode::Concat, columns, attrs, &[], Loc::default()).map_err(PassError::Internal)?[0]
-    };
+    let attrs = Attrs::from([("axis", Attr::Int(1))]);
+    let value = append(&mut out, body, Opcode::Concat, columns, attrs, &[], Loc::default());
+    let value = value.map_err(PassError::Internal)?[0];
     out.regions[body.index()].yields.push(value);
     Ok(out)
 }
@@ -208,7 +210,7 @@ fn slice_of(
     ty: &spinec_ir::ty::TensorType,
 ) -> Result<Option<OpId>, PassError> {
     let op = func.op(id).clone();
-    let table = read_weight(func, block, part.weight, ty, op.loc.clone());
+    let table = read_weight(func, block, part.weight, vec![], ty, op.loc.clone());
     let rows = append(func, block, Opcode::Take, vec![table, op.operands[1]], op.attrs, &[], op.loc.clone());
     let rows = rows.map_err(PassError::Internal)?[0];
     let axis = func.tensor(rows).map_or(0, |t| t.rank() as i64 - 1);

@@ -1,6 +1,8 @@
 //! The pass manager: one static table, run in order, every result verified.
 
+mod budget;
 mod clean;
+mod derive;
 mod group;
 mod rebuild;
 mod rewrite;
@@ -18,12 +20,27 @@ pub struct Program {
     /// The module. Its last weights are the derived ones.
     pub module: Module,
     /// One function a derived weight, by the weight's name, without inputs and with one output: the value of the weight, in
-    /// the weight's type. Its weights are those of `module` before any was derived.
+    /// the weight's type. A weight of a loop has all its elements stacked along a new first axis, those only that exist, in
+    /// the order of the index. Its weights are those of `module` before any was derived.
     pub load: Module,
     /// The derived weights in the order of their ids.
     pub derived: Vec<Derived>,
     /// What happened in every distinct region.
     pub regions: Vec<RegionRecord>,
+}
+
+impl Program {
+    /// Where the element of a derived weight for some loop indices stands in the value its function computes; `None` if the
+    /// weight has no loops or no such element.
+    pub fn element(&self, derived: usize, index: &[i64]) -> Option<usize> {
+        let w = self.module.weight(self.derived.get(derived)?.weight);
+        let at =
+            usize::try_from(*index.first()?).ok().filter(|i| w.loops.first().is_some_and(|l| (*i as i64) < l.1))?;
+        if w.present.is_empty() {
+            return Some(at);
+        }
+        w.present.get(at).filter(|p| **p).map(|_| w.present[..at].iter().filter(|p| **p).count())
+    }
 }
 
 /// A derived weight of a program.
@@ -35,7 +52,7 @@ pub struct Derived {
     pub of: Vec<String>,
     /// Resident bytes.
     pub bytes: u64,
-    /// Picoseconds a run of the region that uses it would take longer without it; the largest of all regions.
+    /// Picoseconds all functions together, each run once, would take longer without it.
     pub saving_ps: u64,
 }
 
@@ -54,6 +71,8 @@ pub struct RegionRecord {
     pub refused: Vec<Refusal>,
     /// Time of a run as chosen, picoseconds.
     pub time_ps: u64,
+    /// How often all regions of this structure run when every function runs once.
+    pub runs: u64,
     /// Trades of time for memory.
     pub variants: Vec<Variant>,
     /// How many other regions have this structure.
@@ -87,10 +106,13 @@ pub struct Options {
     pub device: Device,
     /// Classes of rules that may fire.
     pub classes: BTreeSet<Class>,
+    /// Functions, by name, whose values keep their bits: only exact rules fire in them. Phases that decide tokens are of
+    /// this kind, so that a token does not depend on which of them decided it.
+    pub exact: BTreeSet<String>,
     /// Rules left out by name.
     pub without: BTreeSet<String>,
-    /// Resident bytes of all derived weights; `None` is no limit. Regions are served in the order of the text, each from what
-    /// those before it left.
+    /// Resident bytes of all derived weights; `None` is no limit. Within it those are kept that save most together, over all
+    /// regions and functions; one that several use is counted once.
     pub budget: Option<u64>,
     /// Bounds of saturation.
     pub limits: Limits,
@@ -106,6 +128,7 @@ impl Options {
         Options {
             device,
             classes: [Class::Exact, Class::Reassociating, Class::RoundingChanging].into(),
+            exact: BTreeSet::new(),
             without: BTreeSet::new(),
             budget: None,
             limits: Limits::default(),

@@ -1,8 +1,8 @@
 //! A function with the chosen terms in place of its regions.
 
-use super::rewrite::read_weight;
+use super::derive::read_weight;
 use crate::choose::Solution;
-use crate::dag::append;
+use crate::dag::{DagNode, Slow, append};
 use crate::region::{Cut, Terms, def, is_source, needs};
 use crate::term::Head;
 use spinec_ir::ir::{Attr, Attrs, Func, Loc, Module, OpId, RegionId, ValueDef, ValueId, WeightId};
@@ -197,6 +197,10 @@ impl Builder<'_> {
                 let results = self.emitted[region][node.children[0]].as_ref();
                 vec![*results.and_then(|r| r.get(p as usize)).ok_or("an op has too few results")?]
             }
+            Some(Head::Guard(_)) => {
+                let slow = solution.dag.slow.get(&n).ok_or("a guard has no slow value")?;
+                vec![self.guard(region, node, slow, block, loc)?]
+            }
             Some(Head::Op(code)) if rows_of_derived(solution, n) => {
                 let table = self.derived(region, node.children[0], block, &loc)?;
                 let index = self.ready(region, node.children[1])?;
@@ -211,9 +215,55 @@ impl Builder<'_> {
         })
     }
 
+    /// A guard with its slow value in a region of its own. What that takes from other regions is made in front of it, since
+    /// others may need it too.
+    fn guard(
+        &mut self,
+        region: usize,
+        node: &DagNode,
+        slow: &Slow,
+        block: RegionId,
+        loc: Loc,
+    ) -> Result<ValueId, String> {
+        let operands = node.children.iter().map(|c| self.ready(region, *c)).collect::<Result<Vec<_>, _>>()?;
+        let mut leaves = BTreeMap::new();
+        for n in &slow.nodes {
+            if let Some(Head::Leaf(l)) = n.head {
+                leaves.insert(l, self.value(self.cut.regions[region].leaves[l as usize], block)?);
+            }
+        }
+        let inner = self.new.add_region();
+        let mut made: Vec<Vec<ValueId>> = Vec::new();
+        for n in &slow.nodes {
+            let operand = |c: &usize| match c.checked_sub(slow.first) {
+                Some(own) => Ok(made[own].clone()),
+                None => self.emitted[region][*c].clone().ok_or("a node is used before it is made"),
+            };
+            let operands = n.children.iter().map(operand).collect::<Result<Vec<_>, &str>>()?;
+            made.push(match n.head {
+                Some(Head::Leaf(l)) => vec![leaves[&l]],
+                Some(Head::Proj(p)) => vec![operands[0][p as usize]],
+                Some(Head::Op(code)) => {
+                    let first = operands.iter().map(|o| o[0]).collect();
+                    append(&mut self.new, inner, code, first, n.key.attrs().clone(), &n.types, loc.clone())?
+                }
+                _ => return Err("the slow value of a guard is made of plain ops".to_owned()),
+            });
+        }
+        let last = made.last().and_then(|v| v.first()).ok_or("a guard has no slow value")?;
+        self.new.regions[inner.index()].yields.push(*last);
+        let types = node.types.clone();
+        let op = self.new.add_op(block, Opcode::Guarded, operands, Attrs::new(), vec![inner], types, loc);
+        Ok(self.new.op(op).results[0])
+    }
+
     fn derived(&mut self, region: usize, n: usize, block: RegionId, loc: &Loc) -> Result<ValueId, String> {
-        let id = *self.chosen[region].weights.get(&n).ok_or("a derived weight was not made")?;
-        Ok(read_weight(&mut self.new, block, id, &self.module.weight(id).ty, loc.clone()))
+        let chosen = &self.chosen[region];
+        let id = *chosen.weights.get(&n).ok_or("a derived weight was not made")?;
+        let loops = chosen.solution.derived.get(&n).map(|d| d.loops.leaves.clone()).unwrap_or_default();
+        let index = loops.iter().map(|l| self.value(self.cut.regions[region].leaves[*l as usize], block));
+        let index = index.collect::<Result<Vec<_>, _>>()?;
+        Ok(read_weight(&mut self.new, block, id, index, &self.module.weight(id).ty, loc.clone()))
     }
 
     /// A value in the dtype it is computed with.

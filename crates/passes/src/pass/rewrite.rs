@@ -1,26 +1,36 @@
-//! Saturation, extraction and derived weights, region by region.
+//! Saturation, extraction and derived weights, region by region; the budget over all of them.
 
+use super::budget::{Client, Clients};
+use super::derive::Table;
 use super::rebuild::{Chosen, rebuild};
-use super::{Derived, Group, Map, Options, PassError, Program, RegionRecord};
-use crate::choose::{Solution, Wish, choose};
-use crate::dag::append;
+use super::{Group, Map, Options, PassError, Program, RegionRecord};
+use crate::choose::{Chooser, Reason, Solution, Wish};
 use crate::pack;
-use crate::region::{cut, structure, terms};
-use crate::rules::{Rule, rules};
-use crate::saturate::saturate;
+use crate::region::{Cut, Terms, cut, runs, structure, terms};
+use crate::rules::{Class, Rule, rules};
+use crate::saturate::{Report, saturate};
 use crate::term::Head;
-use spinec_ir::ir::{Attr, Attrs, Func, Loc, Module, OpId, Weight, WeightId};
+use egg::Id;
+use spinec_ir::ir::{Attr, Func, Module, OpId};
 use spinec_ir::ops::Opcode;
-use spinec_ir::ty::{Env, TensorType, Type};
+use spinec_ir::ty::Env;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// Derived weights by definition, in the order they are met.
-#[derive(Default)]
-pub(super) struct Table {
-    by_definition: BTreeMap<String, usize>,
-    present: BTreeSet<String>,
-    bytes: u64,
+/// All regions of one structure.
+struct Distinct {
+    /// The first of them: the function and the region.
+    func: usize,
+    region: usize,
+    terms: Terms,
+    written: BTreeSet<Id>,
+    /// Classes of rules that fired.
+    classes: BTreeSet<Class>,
+    saturation: Report,
+    /// How many there are.
+    count: usize,
+    /// How often all of them run when every function runs once.
+    runs: u64,
 }
 
 pub(super) fn run(mut program: Program, options: &Options) -> Result<Program, PassError> {
@@ -28,38 +38,30 @@ pub(super) fn run(mut program: Program, options: &Options) -> Result<Program, Pa
         return Err(PassError::Internal("weights were derived already".to_owned()));
     }
     let env = largest(&program.module);
+    let cuts: Vec<Cut> = program.module.funcs.iter().map(cut).collect();
+    let (distinct, places) = saturated(&program.module, &cuts, options, &env)?;
+    let solutions = solutions(&program.module, &distinct, options, &env)?;
+    let mut located = Vec::new();
+    for (d, solution) in distinct.iter().zip(solutions) {
+        let func = &program.module.funcs[d.func];
+        let solution = solution.located(&d.terms);
+        program.regions.push(record(&program.module, func, &cuts[d.func], d, &solution));
+        located.push(Rc::new(solution));
+    }
     let mut table = Table::default();
-    let mut fuel = options.limit_rewrites;
-    let mut known: BTreeMap<String, (usize, Rc<Solution>)> = BTreeMap::new();
-    let funcs = std::mem::take(&mut program.module.funcs);
-    let mut out = Vec::new();
-    for func in &funcs {
-        let cut = cut(func);
-        let mut chosen = Vec::new();
-        for index in 0..cut.regions.len() {
-            let key = structure(func, &cut, index);
-            let solution = match known.get(&key) {
-                Some((record, solution)) => {
-                    program.regions[*record].shared += 1;
-                    solution.clone()
-                }
-                None => {
-                    let (record, solution) =
-                        region(&program.module, func, &cut, index, options, &env, &table, &mut fuel)?;
-                    let solution = Rc::new(solution);
-                    known.insert(key, (program.regions.len(), solution.clone()));
-                    program.regions.push(record);
-                    solution
-                }
-            };
-            let weights = solution.derived.iter().map(|(node, d)| {
-                let id = table.derive(&mut program, d)?;
-                Ok((*node, id))
-            });
-            let weights = weights.collect::<Result<BTreeMap<usize, WeightId>, PassError>>()?;
-            chosen.push(Chosen { solution, weights });
+    let mut weights = Vec::new();
+    for (d, solution) in distinct.iter().zip(&located) {
+        let mut of = BTreeMap::new();
+        for (node, derivation) in &solution.derived {
+            of.insert(*node, table.derive(&mut program, derivation, d.runs)?);
         }
-        out.push(rebuild(&program.module, func, &cut, &chosen).map_err(PassError::Internal)?);
+        weights.push(of);
+    }
+    let mut out = Vec::new();
+    for (f, func) in program.module.funcs.iter().enumerate() {
+        let chosen: Vec<Chosen> =
+            places[f].iter().map(|d| Chosen { solution: located[*d].clone(), weights: weights[*d].clone() }).collect();
+        out.push(rebuild(&program.module, func, &cuts[f], &chosen).map_err(PassError::Internal)?);
     }
     program.module.funcs = out;
     Ok(program)
@@ -70,49 +72,102 @@ fn largest(module: &Module) -> Env {
     module.symbols.iter().filter_map(|s| Some((s.name.clone(), s.bounds.max.or(s.bounds.min)?))).collect()
 }
 
-/// The rules that may fire, in order.
-fn enabled(options: &Options) -> Vec<&'static Rule> {
-    rules().filter(|r| options.classes.contains(&r.class) && !options.without.contains(r.name)).collect()
+/// Classes of rules that may fire in a function.
+fn classes(options: &Options, func: &Func) -> BTreeSet<Class> {
+    let exact = options.exact.contains(&func.name);
+    options.classes.iter().copied().filter(|c| !exact || *c == Class::Exact).collect()
 }
 
-#[allow(clippy::too_many_arguments)]
-fn region(
+/// The rules that may fire, in order.
+fn enabled(options: &Options, classes: &BTreeSet<Class>) -> Vec<&'static Rule> {
+    rules().filter(|r| classes.contains(&r.class) && !options.without.contains(r.name)).collect()
+}
+
+/// Every distinct region saturated, and for every region of every function which of them it is.
+fn saturated(
     module: &Module,
-    func: &Func,
-    cut: &crate::region::Cut,
-    index: usize,
+    cuts: &[Cut],
     options: &Options,
     env: &Env,
-    table: &Table,
-    fuel: &mut Option<usize>,
-) -> Result<(RegionRecord, Solution), PassError> {
-    let internal = |why: String| PassError::Internal(format!("function `{}`: {why}", func.name));
-    let mut t = terms(module, func, cut, index).map_err(internal)?;
-    let saturation = saturate(&mut t.graph, &enabled(options), options.limits, fuel).map_err(internal)?;
-    pack::seed(&mut t.graph);
-    let wish = Wish {
-        device: &options.device,
-        env,
-        classes: &options.classes,
-        budget: options.budget.map(|b| b.saturating_sub(table.bytes)),
-        present: &table.present,
-        written: &t.written(),
+) -> Result<(Vec<Distinct>, Vec<Vec<usize>>), PassError> {
+    let mut fuel = options.limit_rewrites;
+    let mut known: BTreeMap<(BTreeSet<Class>, String), usize> = BTreeMap::new();
+    let (mut distinct, mut places): (Vec<Distinct>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
+    for (f, (func, cut)) in module.funcs.iter().zip(cuts).enumerate() {
+        let mut of_func = Vec::new();
+        let classes = classes(options, func);
+        let rules = enabled(options, &classes);
+        for (region, at) in cut.regions.iter().enumerate() {
+            let runs = runs(func, at.block, env);
+            let key = (classes.clone(), structure(func, cut, region));
+            if let Some(d) = known.get(&key) {
+                distinct[*d].count += 1;
+                distinct[*d].runs = distinct[*d].runs.saturating_add(runs);
+                of_func.push(*d);
+                continue;
+            }
+            let internal = |why: String| PassError::Internal(format!("function `{}`: {why}", func.name));
+            let mut terms = terms(module, func, cut, region).map_err(internal)?;
+            let saturation = saturate(&mut terms.graph, &rules, options.limits, &mut fuel).map_err(internal)?;
+            let written = terms.written();
+            pack::seed(&mut terms.graph);
+            known.insert(key, distinct.len());
+            of_func.push(distinct.len());
+            let classes = classes.clone();
+            distinct.push(Distinct { func: f, region, terms, written, saturation, count: 1, runs, classes });
+        }
+        places.push(of_func);
+    }
+    Ok((distinct, places))
+}
+
+/// A term for every distinct region, with derived weights within the budget.
+fn solutions(module: &Module, distinct: &[Distinct], options: &Options, env: &Env) -> Result<Vec<Solution>, PassError> {
+    let wishes: Vec<Wish> = distinct
+        .iter()
+        .map(|d| Wish {
+            device: &options.device,
+            env,
+            classes: &d.classes,
+            weights: &module.weights,
+            runs: d.runs,
+            written: &d.written,
+        })
+        .collect();
+    let mut all = Vec::new();
+    for (d, wish) in distinct.iter().zip(&wishes) {
+        all.push(Client::new(Chooser::new(&d.terms.graph, &d.terms.roots, wish), d.runs));
+    }
+    let clients = Clients::new(all);
+    let free = clients.serve(&BTreeSet::new())?;
+    let wanted = free.bytes();
+    let served = match options.budget.filter(|b| wanted > *b) {
+        Some(budget) => clients.within(free.clone(), budget)?,
+        None => free.clone(),
     };
-    let solution = choose(&t.graph, &t.roots, &wish).map_err(internal)?;
-    let ops = &cut.regions[index].ops;
+    let reason = Reason::Capacity { wanted, budget: options.budget.unwrap_or(u64::MAX) };
+    let present = served.present();
+    let solution = |(i, client): (usize, &Client)| {
+        let made = client.chooser.solution(&served.chosen[i], &present, &free.chosen[i].derived, reason);
+        made.map_err(PassError::Internal)
+    };
+    clients.all.iter().enumerate().map(solution).collect()
+}
+
+fn record(module: &Module, func: &Func, cut: &Cut, d: &Distinct, solution: &Solution) -> RegionRecord {
+    let ops = &cut.regions[d.region].ops;
     let path = ops.iter().map(|op| &func.op(*op).loc.path).find(|p| !p.is_empty());
-    let solution = solution.located(&t);
-    let record = RegionRecord {
+    RegionRecord {
         at: format!("{}:{}", func.name, path.map_or("", |p| p)),
         ops: ops.len(),
-        saturation,
-        groups: groups(module, func, ops, &solution),
+        saturation: d.saturation.clone(),
+        groups: groups(module, func, ops, solution),
         refused: solution.refused.clone(),
         time_ps: solution.time_ps,
+        runs: d.runs,
         variants: solution.variants.clone(),
-        shared: 0,
-    };
-    Ok((record, solution))
+        shared: d.count - 1,
+    }
 }
 
 /// The packed maps of a located solution, for people.
@@ -131,79 +186,4 @@ fn groups(module: &Module, func: &Func, ops: &[OpId], solution: &Solution) -> Ve
         reason: pack::REASON,
     };
     solution.groups.iter().map(group).collect()
-}
-
-impl Table {
-    /// The weight of a derivation, made if it is new.
-    fn derive(&mut self, program: &mut Program, d: &crate::choose::Derivation) -> Result<WeightId, PassError> {
-        let text = d.definition.text();
-        if let Some(i) = self.by_definition.get(&text) {
-            let known = &mut program.derived[*i];
-            known.saving_ps = known.saving_ps.max(d.saving_ps);
-            return Ok(known.weight);
-        }
-        let name = format!("derived.{}", program.derived.len());
-        let mut func = Func::new(name.clone());
-        let body = func.body;
-        let mut value = d.definition.emit(&mut func, body).map_err(PassError::Internal)?;
-        let ty =
-            func.tensor(value).cloned().ok_or_else(|| PassError::Internal("a derived weight is a tensor".into()))?;
-        if ty.dtype != d.storage {
-            let attrs = Attrs::from([("dtype", Attr::DType(d.storage))]);
-            value = append(&mut func, body, Opcode::Cast, vec![value], attrs, &[], Loc::default())
-                .map_err(PassError::Internal)?[0];
-        }
-        func.outputs.push("out".to_owned());
-        func.regions[body.index()].yields.push(value);
-        program.load.funcs.push(func);
-        let of = d
-            .definition
-            .weights()
-            .into_iter()
-            .filter_map(|w| program.module.weights.get(w))
-            .map(|w| w.name.clone())
-            .collect();
-        let weight = add_weight(&mut program.module, name, TensorType { dtype: d.storage, ..ty });
-        self.by_definition.insert(text.clone(), program.derived.len());
-        self.present.insert(text);
-        self.bytes += d.bytes;
-        program.derived.push(Derived { weight, of, bytes: d.bytes, saving_ps: d.saving_ps });
-        Ok(weight)
-    }
-}
-
-/// Adds a weight that no checkpoint holds.
-pub(super) fn add_weight(module: &mut Module, name: String, ty: TensorType) -> WeightId {
-    module.weights.push(Weight {
-        name,
-        loops: Vec::new(),
-        present: Vec::new(),
-        ty,
-        storage: None,
-        source: None,
-        span: None,
-        bound_at: None,
-    });
-    WeightId(module.weights.len() as u32 - 1)
-}
-
-/// An op that reads a weight outside loops.
-pub(super) fn read_weight(
-    func: &mut Func,
-    block: spinec_ir::ir::RegionId,
-    id: WeightId,
-    ty: &TensorType,
-    loc: Loc,
-) -> spinec_ir::ir::ValueId {
-    let types: Vec<Type> = vec![ty.clone().into()];
-    let op = func.add_op(
-        block,
-        Opcode::Weight,
-        vec![],
-        Attrs::from([("weight", Attr::Int(id.0.into()))]),
-        vec![],
-        types,
-        loc,
-    );
-    func.op(op).results[0]
 }

@@ -6,7 +6,7 @@ use egg::{DidMerge, EGraph, Id};
 use spinec_ir::ir::Attr;
 use spinec_ir::ops::Opcode;
 use spinec_ir::ty::{DType, TensorType, Type};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Sign of every element, in real arithmetic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,15 +54,24 @@ impl Facts {
     }
 }
 
+/// A weight terms may refer to.
+#[derive(Clone, Debug)]
+pub struct WeightFacts {
+    /// Type of an element.
+    pub ty: TensorType,
+    /// Extents of the loops it belongs to.
+    pub loops: Vec<i64>,
+}
+
 /// The analysis: types of what terms refer to, and the first contradiction.
 #[derive(Clone, Debug, Default)]
 pub struct Analysis {
     /// Types of the leaves.
     pub leaves: Vec<Type>,
-    /// The leaves that are indices of loops which may select weights.
-    pub indices: BTreeSet<u32>,
-    /// Types of the module's weights.
-    pub weights: Vec<TensorType>,
+    /// The leaves that are indices of loops which may select weights, with the loops' extents.
+    pub indices: BTreeMap<u32, i64>,
+    /// The module's weights.
+    pub weights: Vec<WeightFacts>,
     /// Two unequal facts of one class, as found first.
     pub contradiction: Option<String>,
 }
@@ -113,13 +122,14 @@ fn make(eg: &EGraph<Term, Analysis>, node: &Term) -> Facts {
         source = types[0].tensor().map(|t| t.dtype);
     }
     let mut loops: BTreeSet<u32> = kids.iter().flat_map(|k| k.loops.iter().copied()).collect();
-    let mut held = !matches!(node.head, Head::Leaf(_)) && constant;
-    for (child, kid) in node.children.iter().zip(&kids) {
-        match index(eg, *child) {
-            Some(leaf) if node.head == Head::Op(Opcode::Weight) => {
+    let mut held = !matches!(node.head, Head::Leaf(_) | Head::Guard(_)) && constant;
+    for (i, (child, kid)) in node.children.iter().zip(&kids).enumerate() {
+        match index(eg, *child).filter(|_| node.head == Head::Op(Opcode::Weight)) {
+            Some((leaf, extent)) => {
                 loops.insert(leaf);
+                held &= weight(eg, node).loops.get(i) == Some(&extent);
             }
-            _ => held &= kid.held,
+            None => held &= kid.held,
         }
     }
     if !held {
@@ -128,12 +138,18 @@ fn make(eg: &EGraph<Term, Analysis>, node: &Term) -> Facts {
     Facts { held, loops, sign: sign(eg, node, &kids), types, source }
 }
 
-/// The leaf a class is, if that is the index of a loop.
-fn index(eg: &EGraph<Term, Analysis>, id: Id) -> Option<u32> {
+/// The leaf a class is, if that is the index of a loop, and the loop's extent.
+fn index(eg: &EGraph<Term, Analysis>, id: Id) -> Option<(u32, i64)> {
     eg[id].nodes.iter().find_map(|n| match n.head {
-        Head::Leaf(l) if eg.analysis.indices.contains(&l) => Some(l),
+        Head::Leaf(l) => eg.analysis.indices.get(&l).map(|extent| (l, *extent)),
         _ => None,
     })
+}
+
+/// The weight a node reads.
+fn weight<'a>(eg: &'a EGraph<Term, Analysis>, node: &Term) -> &'a WeightFacts {
+    let n = node.int("weight").and_then(|n| usize::try_from(n).ok()).expect("the IR was verified");
+    &eg.analysis.weights[n]
 }
 
 /// Nodes are added through [`super::Graph`], which types them first.
@@ -141,15 +157,16 @@ fn types(eg: &EGraph<Term, Analysis>, node: &Term, kids: &[&Facts]) -> Vec<Type>
     match node.head {
         Head::Leaf(n) => vec![eg.analysis.leaves[n as usize].clone()],
         Head::Proj(i) => vec![kids[0].types[i as usize].clone()],
+        Head::Guard(code) => {
+            let kids: Vec<&Type> = kids[2..].iter().map(|k| &k.types[0]).collect();
+            code.infer(&kids, node.key.attrs()).expect("the slow value was a term before")
+        }
         Head::Pack => kids[0].types.clone(),
         Head::Packed => {
             let kids: Vec<&Type> = kids.iter().map(|k| &k.types[0]).collect();
             Opcode::Linear.infer(&kids, node.key.attrs()).expect("the map was a term before")
         }
-        Head::Op(Opcode::Weight) => {
-            let n = node.int("weight").and_then(|n| usize::try_from(n).ok()).expect("the IR was verified");
-            vec![eg.analysis.weights[n].clone().into()]
-        }
+        Head::Op(Opcode::Weight) => vec![weight(eg, node).ty.clone().into()],
         Head::Op(code) => {
             let kids: Vec<&Type> = kids.iter().map(|k| &k.types[0]).collect();
             code.infer(&kids, node.key.attrs()).expect("the graph types a node before it is added")

@@ -1,12 +1,12 @@
 //! The e-graph with typed construction. Constructors of views fold at once, so that a rule and its inverse meet in the same
 //! term and saturation ends.
 
-use super::{Analysis, Facts, Head, Key, Term};
+use super::{Analysis, Facts, Head, Key, Term, WeightFacts};
 use egg::{EGraph, Id};
 use spinec_ir::ir::{Attr, Attrs};
 use spinec_ir::ops::Opcode;
 use spinec_ir::ty::{DType, Dim, TensorType, Type};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An e-graph over terms.
 #[derive(Clone, Debug)]
@@ -16,9 +16,9 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// An empty graph over leaves and weights of the given types; `indices` are the leaves that are indices of loops which
-    /// may select weights.
-    pub fn new(leaves: Vec<Type>, indices: BTreeSet<u32>, weights: Vec<TensorType>) -> Graph {
+    /// An empty graph over leaves of the given types and weights; `indices` are the leaves that are indices of loops which
+    /// may select weights, with the loops' extents.
+    pub fn new(leaves: Vec<Type>, indices: BTreeMap<u32, i64>, weights: Vec<WeightFacts>) -> Graph {
         Graph { eg: EGraph::new(Analysis { leaves, indices, weights, contradiction: None }) }
     }
 
@@ -57,6 +57,18 @@ impl Graph {
     /// A map of a packed operand; `linear` is the map of the operand itself.
     pub fn packed(&mut self, pack: Id, linear: &Term) -> Id {
         self.eg.add(Term { head: Head::Packed, key: linear.key.clone(), children: vec![pack, linear.children[1]] })
+    }
+
+    /// `fast` where `ok` is true, else `slow`, a node. `None` if their types do not fit.
+    pub fn guard(&mut self, ok: Id, fast: Id, slow: &Term) -> Option<Id> {
+        let code = slow.code()?;
+        let operands: Vec<&Type> = slow.children.iter().map(|c| self.facts(*c).types.first()).collect::<Option<_>>()?;
+        let types = code.infer(&operands, slow.key.attrs()).ok()?;
+        let fits = types == self.facts(fast).types && self.ty(ok)?.dims == self.ty(fast)?.dims;
+        let mut children = vec![ok, fast];
+        children.extend(&slow.children);
+        (fits && self.ty(ok)?.dtype == DType::Bool)
+            .then(|| self.eg.add(Term { head: Head::Guard(code), key: slow.key.clone(), children }))
     }
 
     /// An op; `None` if it does not take these operands.

@@ -7,7 +7,7 @@
 mod facts;
 mod graph;
 
-pub use facts::{Analysis, Facts, Sign};
+pub use facts::{Analysis, Facts, Sign, WeightFacts};
 pub use graph::{Graph, widens};
 
 use egg::Id;
@@ -28,6 +28,9 @@ pub enum Head {
     Proj(u32),
     /// The operand of several linear maps that are one kernel: its launch and the reading of the operand.
     Pack,
+    /// `guarded`: operands are the condition, the fast value and the operands of the op that makes the slow value; attributes
+    /// are that op's. The slow value is not computed with the others.
+    Guard(Opcode),
     /// One of the maps: the operand is a [`Head::Pack`], attributes and second operand are those of `linear`.
     Packed,
 }
@@ -110,7 +113,7 @@ impl Term {
     pub fn code(&self) -> Option<Opcode> {
         match self.head {
             Head::Op(code) => Some(code),
-            Head::Leaf(_) | Head::Proj(_) | Head::Pack | Head::Packed => None,
+            Head::Leaf(_) | Head::Proj(_) | Head::Pack | Head::Packed | Head::Guard(_) => None,
         }
     }
 

@@ -4,8 +4,8 @@ use super::unspanned;
 use spinec_ir::interp::{Mode, NoObserver, RequestState, WeightStore, run};
 use spinec_ir::ir::testing::Sample;
 use spinec_ir::ir::{Func, Module, WeightId};
-use spinec_ir::plan::Plan;
 use spinec_ir::plan::text::{parse, print};
+use spinec_ir::plan::{Plan, derived_element};
 use spinec_ir::tensor::Tensor;
 use spinec_ir::ty::Env;
 use std::cell::RefCell;
@@ -14,22 +14,33 @@ use std::collections::BTreeMap;
 pub struct Weights<'a> {
     sample: &'a Sample,
     values: &'a [Vec<Option<Tensor>>],
-    load: Option<&'a Module>,
+    plan: Option<&'a Plan>,
     known: RefCell<BTreeMap<WeightId, Tensor>>,
 }
 
 impl WeightStore for Weights<'_> {
     fn weight(&self, id: WeightId, index: &[i64]) -> Result<Tensor, String> {
         let given = self.sample.module.weights.len();
-        if let (Some(load), Some(i)) = (self.load, id.index().checked_sub(given)) {
-            if let Some(t) = self.known.borrow().get(&id) {
-                return Ok(t.clone());
+        if let (Some(plan), Some(i)) = (self.plan, id.index().checked_sub(given)) {
+            let known = self.known.borrow().get(&id).cloned();
+            let all = match known {
+                Some(t) => t,
+                None => {
+                    let func: &Func = plan.load.funcs.get(i).ok_or("no such derived weight")?;
+                    let out = run(&plan.load, func, &[], self, &mut [], Mode::Immediate, &mut NoObserver);
+                    let t = out.map_err(|e| format!("{e:?}"))?.remove(0);
+                    self.known.borrow_mut().insert(id, t.clone());
+                    t
+                }
+            };
+            let weight = plan.module.weight(id);
+            if weight.loops.is_empty() {
+                return Ok(all);
             }
-            let func: &Func = load.funcs.get(i).ok_or("no such derived weight")?;
-            let out = run(load, func, &[], self, &mut [], Mode::Immediate, &mut NoObserver);
-            let t = out.map_err(|e| format!("{e:?}"))?.remove(0);
-            self.known.borrow_mut().insert(id, t.clone());
-            return Ok(t);
+            let at = derived_element(weight, index).ok_or("no such element")?;
+            let n: usize = all.shape[1..].iter().product();
+            let part = Tensor::f64(all.shape[1..].to_vec(), all.to_f64()[at * n..(at + 1) * n].to_vec());
+            return part.cast(all.dtype).ok_or_else(|| "the dtype converts".to_owned());
         }
         let loops = &self.sample.module.weight(id).loops;
         let flat = index.iter().zip(loops).fold(0, |flat, (i, (_, extent))| flat * extent + i);
@@ -41,10 +52,10 @@ impl WeightStore for Weights<'_> {
 pub type Results = Vec<(Vec<Tensor>, Vec<(String, Tensor)>)>;
 
 /// Outputs of all functions, one after the other, and the states after each.
-pub fn results(module: &Module, load: Option<&Module>, s: &Sample, seed: u64, mode: Mode) -> Result<Results, String> {
+pub fn results(module: &Module, plan: Option<&Plan>, s: &Sample, seed: u64, mode: Mode) -> Result<Results, String> {
     let env = Env::from([("N".to_owned(), 1 + (seed % 3) as i64), ("T".to_owned(), 1 + (seed % 4) as i64)]);
     let values = s.weight_values(seed).ok_or("no weights")?;
-    let weights = Weights { sample: s, values: &values, load, known: RefCell::default() };
+    let weights = Weights { sample: s, values: &values, plan, known: RefCell::default() };
     let n = env["N"] as usize;
     let mut states = vec![RequestState::new(module).map_err(|e| e.to_string())?; n];
     let mut out = Vec::new();
@@ -106,4 +117,3 @@ pub fn round_trip(plan: &Plan) -> Result<(), String> {
     }
     Ok(())
 }
-

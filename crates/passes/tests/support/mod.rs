@@ -68,7 +68,11 @@ pub fn draft(system: &System, law: &str) -> Module {
 
 /// All phases of a system, as the engine asks for them.
 pub fn phases(spec: &str, law: &str) -> Module {
-    let system = system(spec, Numerics::BF16, &[]);
+    phases_of(&system(spec, Numerics::BF16, &[]), law)
+}
+
+/// The same of a system that is loaded.
+pub fn phases_of(system: &System, law: &str) -> Module {
     let choices = BTreeMap::from([("law".to_owned(), law.to_owned()), ("candidates".to_owned(), "coarse".to_owned())]);
     let asked = |phase: &str, output: &str| {
         matches!(
@@ -78,7 +82,25 @@ pub fn phases(spec: &str, law: &str) -> Module {
                 | ("verify", "accepted" | "token" | "sound")
         )
     };
-    system.phase_module(&choices, &asked).unwrap_or_else(|_| panic!("{spec} is lowered")).module
+    system.phase_module(&choices, &asked).unwrap_or_else(|_| panic!("the phases are lowered")).module
+}
+
+/// The value of a derived weight, all its elements.
+pub fn loaded(p: &Program, i: usize, weights: &dyn WeightStore) -> Result<Tensor, String> {
+    let out = run(&p.load, &p.load.funcs[i], &[], weights, &mut [], Mode::Immediate, &mut NoObserver);
+    Ok(out.map_err(|e| format!("{e:?}"))?.remove(0))
+}
+
+/// One element of it.
+pub fn element(p: &Program, i: usize, index: &[i64], all: Tensor) -> Result<Tensor, String> {
+    if p.module.weight(p.derived[i].weight).loops.is_empty() {
+        return Ok(all);
+    }
+    let at = p.element(i, index).ok_or("no such element")?;
+    let shape = all.shape[1..].to_vec();
+    let n: usize = shape.iter().product();
+    let part = Tensor::f64(shape, all.to_f64()[at * n..(at + 1) * n].to_vec());
+    part.cast(all.dtype).ok_or_else(|| "the dtype converts".to_owned())
 }
 
 /// Stored weights of a checkpoint pair, and on top of them those a program derives, computed when first asked for.
@@ -105,13 +127,11 @@ impl WeightStore for Store<'_> {
             && let Some(i) = p.derived.iter().position(|d| d.weight == id)
         {
             if let Some(t) = self.known.borrow().get(&id) {
-                return Ok(t.clone());
+                return element(p, i, index, t.clone());
             }
-            let load = &p.load;
-            let out = run(load, &load.funcs[i], &[], self, &mut [], Mode::Immediate, &mut NoObserver);
-            let t = out.map_err(|e| format!("{e:?}"))?.remove(0);
+            let t = loaded(p, i, self)?;
             self.known.borrow_mut().insert(id, t.clone());
-            return Ok(t);
+            return element(p, i, index, t);
         }
         let w = self.module.weights.get(id.index()).ok_or("no such weight")?;
         let source = w.source.as_ref().ok_or("the weight has no source")?;

@@ -112,12 +112,19 @@ pub(super) struct Emitter<'a> {
     /// Cosines and sines by positions and frequencies.
     angles: Vec<(String, Val, Val)>,
     nothing: Arc<Elements>,
+    /// The launch instructions are made for.
+    pub launch: Option<u32>,
 }
 
 impl<'a> Emitter<'a> {
     pub fn new(shared: &'a mut Shared) -> Self {
         let nothing = Arc::new(Elements::U8(Vec::new()));
-        Emitter { shared, instrs: Vec::new(), buffers: Vec::new(), angles: Vec::new(), nothing }
+        Emitter { shared, instrs: Vec::new(), buffers: Vec::new(), angles: Vec::new(), nothing, launch: None }
+    }
+
+    /// Another tape with the same constants.
+    pub fn nested(&mut self) -> Emitter<'_> {
+        Emitter::new(self.shared)
     }
 
     /// A new tensor for an instruction to fill.
@@ -153,7 +160,7 @@ impl<'a> Emitter<'a> {
             return Err(format!("more than {MAX_INSTRS} instructions: a loop runs too often"));
         }
         let outs = outs.iter().map(|v| self.out(v)).collect();
-        self.instrs.push(Instr { code, ins, outs });
+        self.instrs.push(Instr { code, ins, outs, launch: self.launch });
         Ok(())
     }
 
@@ -237,7 +244,7 @@ impl<'a> Emitter<'a> {
             SamplingLaw => one(self.sampling_law(call)),
             Draw => one(self.draw(call)),
             QuantizeRows => self.quantize_rows(call),
-            Weight | StateOpen | StateClose | Loop | Cases | Attention | KvWrite | CausalConv | DeltaRule => {
+            Weight | StateOpen | StateClose | Loop | Cases | Guarded | Attention | KvWrite | CausalConv | DeltaRule => {
                 Err(format!("`{}` is no function of its operands", call.code.name()))
             }
         }

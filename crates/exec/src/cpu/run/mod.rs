@@ -1,6 +1,7 @@
 //! Running a tape.
 
 mod data;
+mod guarded;
 mod model;
 mod reduce;
 mod state;
@@ -60,8 +61,11 @@ impl Machine<'_> {
                 }),
             }
         }
-        for instr in &tape.instrs {
+        for (at, instr) in tape.instrs.iter().enumerate() {
             self.step(instr)?;
+            if matches!(instr.code, Code::Linear { .. }) {
+                prefetch_next(&tape.instrs[at + 1..]);
+            }
         }
         let mut out = Vec::with_capacity(tape.outputs.len());
         for o in &tape.outputs {
@@ -84,7 +88,7 @@ impl Machine<'_> {
     }
 
     fn step(&mut self, instr: &Instr) -> Step<()> {
-        let Instr { code, ins, outs } = instr;
+        let Instr { code, ins, outs, launch: _ } = instr;
         match code {
             Code::Map(program) => self.map(program, ins, &outs[0]),
             Code::Copy { axes, to } => match outs[0].kind {
@@ -118,9 +122,11 @@ impl Machine<'_> {
             },
             Code::Reduce { wide, code, width } => real!(*wide, self.reduce(*code, *width, &ins[0], &outs[0])),
             Code::ReduceInts { code, width } => self.reduce_ints(*code, *width, &ins[0], &outs[0]),
+            Code::AllFinite { width } => self.all_finite(*width, &ins[0], &outs[0]),
             Code::Running { product, width } => self.running(*product, *width, &ins[0], &outs[0]),
             Code::Argmax { width } => real!(ins[0].kind == Kind::F64, self.argmax(*width, &ins[0], &outs[0])),
             Code::TopK { k, width } => real!(ins[0].kind == Kind::F64, self.top_k(*k, *width, &ins[0], outs)),
+            Code::TopSet { k, width } => real!(ins[0].kind == Kind::F64, self.top_set(*k, *width, &ins[0], &outs[0])),
             Code::Softmax { wide, width } => real!(*wide, self.softmax(*width, &ins[0], &outs[0])),
             Code::Linear { weights, rows, stride } => {
                 real!(outs[0].kind == Kind::F64, self.linear(weights, *rows, *stride, &ins[0], outs));
@@ -131,6 +137,9 @@ impl Machine<'_> {
                 } else {
                     self.batched::<f32>(sizes, ins, &outs[0]);
                 }
+            }
+            Code::BatchedTake { sizes, table, lanes, side } => {
+                self.batched_take(sizes, table, lanes, *side, ins, &outs[0]);
             }
             Code::Einsum { wide, kept, summed } => real!(*wide, self.einsum(kept, summed, ins, &outs[0])),
             Code::RmsNorm { wide, width, eps } => real!(*wide, self.rms_norm(*width, *eps, ins, &outs[0])),
@@ -163,7 +172,9 @@ impl Machine<'_> {
                     watch.value(path, &t);
                 }
             }
+            Code::Guarded(g) => return self.guarded(g, ins, &outs[0]),
             Code::Reference(r) => return self.reference(r, ins, outs),
+            Code::Gone => {}
         }
         Ok(())
     }
@@ -217,6 +228,24 @@ impl Machine<'_> {
             let x = Matrices::dense(ins[0].get(m.arena), rows, width);
             let w = Matrices::dense(ins[1].get(m.arena), columns, width);
             bmm::bmm_nt(m.pool, batch, width, x, w, y);
+        });
+    }
+
+    fn batched_take(
+        &mut self,
+        sizes: &super::instr::Batched,
+        table: &[u16],
+        lanes: &super::instr::Lanes,
+        side: usize,
+        ins: &[Ref],
+        out: &Out,
+    ) {
+        let super::instr::Batched { batch, rows, columns, width } = *sizes;
+        let (rows, others) = if side == 0 { (rows, columns) } else { (columns, rows) };
+        self.write::<f32, _>(out, |y, m| {
+            let taken = bmm::Taken { table, extent: lanes.extent, index: ins[side].get(m.arena), rows };
+            let other = Matrices::dense(ins[1 - side].get(m.arena), others, width);
+            bmm::bmm_taken(m.pool, batch, width, &taken, other, side == 0, y);
         });
     }
 
@@ -278,6 +307,19 @@ impl Machine<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Asks for the beginning of the weights that are needed next.
+fn prefetch_next(instrs: &[Instr]) {
+    let next = instrs.iter().find_map(|i| match &i.code {
+        Code::Linear { weights, .. } => weights.first(),
+        _ => None,
+    });
+    match next {
+        Some(Packed::F32(w)) => w.prefetch(),
+        Some(Packed::F64(w)) => w.prefetch(),
+        None => {}
     }
 }
 

@@ -46,6 +46,16 @@ impl Machine<'_> {
         });
     }
 
+    pub(super) fn all_finite(&mut self, width: usize, x: &Ref, out: &Out) {
+        self.write::<i32, _>(out, |y, m| {
+            for (x, y) in x.get::<f32>(m.arena).chunks_exact(width).zip(y) {
+                // The exponent of infinities and NaN is the greatest.
+                let most = x.iter().fold(0, |most, x| most.max(x.to_bits() & 0x7fff_ffff));
+                *y = i32::from(most < f32::INFINITY.to_bits());
+            }
+        });
+    }
+
     pub(super) fn argmax<T: Real + Elem>(&mut self, width: usize, x: &Ref, out: &Out) {
         self.write::<i32, _>(out, |y, m| {
             for (x, y) in x.get::<T>(m.arena).chunks_exact(width).zip(y) {
@@ -75,6 +85,18 @@ impl Machine<'_> {
         }
         self.arena.give(&outs[0], values);
         self.arena.give(&outs[1], indices);
+    }
+
+    pub(super) fn top_set<T: Real + Elem>(&mut self, k: usize, width: usize, x: &Ref, out: &Out) {
+        self.write::<i32, _>(out, |y, m| {
+            let x = x.get::<T>(m.arena);
+            let row = |i: usize, y: &mut [i32]| select::top_set(&x[i * width..(i + 1) * width], y);
+            if x.len() < MIN_WORK {
+                y.chunks_exact_mut(k).enumerate().for_each(|(i, y)| row(i, y));
+            } else {
+                m.pool.par_chunks_mut(y, k, row);
+            }
+        });
     }
 
     pub(super) fn softmax<T: Real + Elem>(&mut self, width: usize, x: &Ref, out: &Out) {

@@ -186,6 +186,7 @@ impl<T: Real> Task<'_, T> {
             y_stride: SPAN,
             columns: panels * LANES,
             carry: false,
+            ahead: 0,
         };
         // SAFETY: there are as many query vectors as peaks; `y` and the lines are long enough by the assertion.
         unsafe { product.compute::<S, Plain>(s, 0..width) };
@@ -307,6 +308,7 @@ impl<T: Real> Task<'_, T> {
                 y_stride: padded,
                 columns: padded,
                 carry: true,
+                ahead: 0,
             };
             // SAFETY: `x` and `y` are long enough by the assertion, the run's lines exist.
             unsafe { product.compute::<S, Plain>(s, range) };

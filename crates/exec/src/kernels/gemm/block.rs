@@ -100,6 +100,7 @@ impl<T: Real> Block<'_, T> {
         panels: Range<usize>,
     ) {
         let inputs = self.w.inputs();
+        let steps = inputs.div_ceil(W::STEP);
         let step = width * LANES;
         let fitting = BLOCK_BYTES / (step * size_of::<W::Lane>()) * W::STEP;
         let block = if self.rows.len() == 1 { inputs } else { fitting.min(inputs) };
@@ -121,6 +122,8 @@ impl<T: Real> Block<'_, T> {
                     y_stride: self.y_stride,
                     columns: self.w.outputs() - first,
                     carry: k > 0,
+                    // The same place of the next group, which lies behind this one.
+                    ahead: steps * step,
                 };
                 product.compute::<S, W>(s, k..last);
             }

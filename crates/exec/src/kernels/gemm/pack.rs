@@ -11,6 +11,9 @@ use crate::threads::Pool;
 /// Panels of a full group: four AVX-512 accumulators a row.
 pub(super) const GROUP: usize = 4;
 
+/// Lines of a weight that are asked for before its product begins.
+const FIRST_LINES: usize = 256;
+
 /// Sixteen lanes at a cache line's start.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
@@ -77,6 +80,17 @@ impl<T: Real> PackedB<T> {
     #[must_use]
     pub fn inputs(&self) -> usize {
         self.inputs
+    }
+
+    /// Asks for the first lines, which the next product begins with.
+    pub fn prefetch(&self) {
+        fn lines<E>(lines: &[Line<E>]) {
+            lines.iter().take(FIRST_LINES).for_each(|l| super::tile::fetch(std::ptr::from_ref(l)));
+        }
+        match &self.store {
+            Store::Plain(l) => lines(l),
+            Store::Bf16(l) => lines(l),
+        }
     }
 
     /// Bytes held.

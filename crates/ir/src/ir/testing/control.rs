@@ -165,4 +165,33 @@ impl Builder {
         self.emit_owner(Opcode::Cases, &[index], Attrs::from([("select", Attr::Ints(select))]), regions, results);
         Some(())
     }
+
+    /// Chooses between a value and what a region makes; the region runs in some samples only.
+    pub(super) fn guarded_op(&mut self) -> Option<()> {
+        if self.depth >= DEPTH {
+            return None;
+        }
+        let fast = self.pick(|t, _| t.dtype.is_float() && t.dtype != DType::F8E4M3 && !t.dist)?;
+        let (ty, range) = (self.ty(fast), self.range(fast));
+        let of_scope = self.pick(|t, _| t.dtype == DType::Bool && t.dims == ty.dims);
+        let ok = match of_scope {
+            Some(ok) => ok,
+            None => {
+                let finite = self.emit(Opcode::IsFinite, &[fast], vec![], Range::new(0.0, 1.0))?;
+                let none = self.rng.chance(50);
+                if none { self.emit(Opcode::Not, &[finite], vec![], Range::new(0.0, 1.0))? } else { finite }
+            }
+        };
+        let steps = 1 + self.rng.below(3);
+        // A region that may not run has no effects.
+        let states = std::mem::replace(&mut self.config.states, false);
+        let (region, slow) = self.in_region(|b, _| {
+            b.steps(steps);
+            b.conform(&ty, range).unwrap_or(fast)
+        });
+        self.config.states = states;
+        self.func.regions[region.index()].yields = vec![slow];
+        self.emit_owner(Opcode::Guarded, &[ok, fast], Attrs::new(), vec![region], vec![(ty.into(), range)]);
+        Some(())
+    }
 }

@@ -114,8 +114,9 @@ impl Builder {
             Weight => self.weight_op(),
             Loop if self.config.control => self.loop_op(),
             Cases if self.config.control => self.cases_op(),
+            Guarded if self.config.control => self.guarded_op(),
             StateOpen | StateClose | Attention | KvWrite | CausalConv | DeltaRule if self.config.states => self.state(),
-            Loop | Cases | StateOpen | StateClose | Attention | KvWrite | CausalConv | DeltaRule => None,
+            Loop | Cases | Guarded | StateOpen | StateClose | Attention | KvWrite | CausalConv | DeltaRule => None,
         }
     }
 }

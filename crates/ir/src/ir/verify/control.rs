@@ -4,7 +4,7 @@ use super::ops::results;
 use super::tree::{OpNode, RegionNode};
 use super::{Cx, Site, fits, refs};
 use crate::ir::{Attr, Keep, Op, ValueId};
-use crate::ops::Opcode;
+use crate::ops::{Effect, Opcode};
 use crate::ty::{DType, Dim, TensorType, Type};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,6 +57,7 @@ fn region(cx: &mut Cx, node: &RegionNode, around: &mut Around) {
         match op.code {
             Opcode::Loop => loop_op(cx, site, op, op_node, around),
             Opcode::Cases => cases(cx, site, op, op_node, around),
+            Opcode::Guarded => guarded(cx, site, op, op_node, around),
             _ => {
                 match op.code {
                     Opcode::Weight => refs::weight(cx, site, op, around),
@@ -231,6 +232,34 @@ fn cases(cx: &mut Cx, site: Site, op: &Op, node: &OpNode, around: &mut Around) {
             entry.reach = reach;
         }
     }
+}
+
+fn guarded(cx: &mut Cx, site: Site, op: &Op, node: &OpNode, around: &mut Around) {
+    for inner in node.regions.iter().flatten() {
+        if !cx.func.region(inner.id).params.is_empty() {
+            cx.error(cx.region_site(inner.id), "the region of `guarded` has no parameters");
+        }
+        if let Some(effect) = effect(cx, inner) {
+            cx.error(site, format!("the region of `guarded` may not run, so it cannot have `{}`", effect.name()));
+        }
+        let want: Vec<Type> = op.results.iter().filter_map(|v| cx.ty(*v)).cloned().collect();
+        let yields = cx.yields(inner);
+        cx.expect_types(Site::Yield(cx.id, inner.id), "value", yields, &want, fits);
+        if yields.len() != 1 {
+            let message = format!("the region of `guarded` yields one value, not {}", yields.len());
+            cx.error(Site::Yield(cx.id, inner.id), message);
+        }
+        region(cx, inner, around);
+    }
+}
+
+/// An op with an effect in a region, at any depth.
+fn effect(cx: &Cx, node: &RegionNode) -> Option<Opcode> {
+    node.ops.iter().find_map(|op| {
+        let code = cx.func.op(op.id).code;
+        let inner = || op.regions.iter().flatten().find_map(|r| effect(cx, r));
+        if code.def().effect == Effect::Pure { inner() } else { Some(code) }
+    })
 }
 
 /// Cuts the iterations of `v` down to those that select region `k`; returns what held before.

@@ -25,7 +25,7 @@ fn one(cx: &mut Cx, site: Site, op: &Op) {
     let arity = arity(cx, site, op);
     let attrs = attrs(cx, site, op);
     let regions_fit = match op.code {
-        Opcode::Loop => op.regions.len() == 1,
+        Opcode::Loop | Opcode::Guarded => op.regions.len() == 1,
         Opcode::Cases => !op.regions.is_empty(),
         _ => op.regions.is_empty(),
     };

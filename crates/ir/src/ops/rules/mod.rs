@@ -38,6 +38,7 @@ pub(super) fn infer(code: Opcode, operands: &[&Type], attrs: &Attrs) -> Result<V
         RmsNorm | L2Norm | Rope | Attention | KvWrite | CausalConv | DeltaRule | QuantizeRows => {
             model::infer(code, &call)
         }
+        Guarded => guarded(&call),
         Coin | SamplingLaw | Draw => random::infer(code, &call),
         StateClose => {
             call.state(0)?;
@@ -49,6 +50,18 @@ pub(super) fn infer(code: Opcode, operands: &[&Type], attrs: &Attrs) -> Result<V
             format!("the type of `{}` does not follow from its operands", code.name()),
         )),
     }
+}
+
+/// The choice has the type of what it chooses from, but mixing rows need not keep a distribution.
+fn guarded(call: &Call) -> Result<Vec<Type>> {
+    let (ok, fast) = (call.tensor(0)?, call.tensor(1)?);
+    if ok.dtype != DType::Bool {
+        return Err(InferError::dtype(0, format!("a truth value is expected here, this is {ok}")));
+    }
+    if ok.dims != fast.dims {
+        return Err(InferError::dims(0, 1, format!("{ok} and {fast} must have the same dims")));
+    }
+    Ok(vec![TensorType::new(fast.dtype, fast.dims.clone()).into()])
 }
 
 fn check_arity(code: Opcode, call: &Call) -> Result<()> {

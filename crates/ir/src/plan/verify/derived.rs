@@ -1,10 +1,10 @@
 //! Derived weights and the module that computes them.
 
 use super::{Check, PlanError};
-use crate::ir::Module;
+use crate::ir::{Module, Weight};
 use crate::plan::Plan;
 use crate::plan::traffic::tensor_bytes;
-use crate::ty::Type;
+use crate::ty::{Dim, TensorType, Type};
 
 pub(super) fn check(plan: &Plan, out: &mut Vec<PlanError>) {
     let Plan { module, load, derived, phases: _, reassociate: _, rules: _, limits_hit: _ } = plan;
@@ -33,10 +33,11 @@ pub(super) fn check(plan: &Plan, out: &mut Vec<PlanError>) {
         if d.weight.index() != first + i {
             error(path, format!("derived weight {i} is weight {}, it must be {}", d.weight.0, first + i));
         }
-        if !weight.loops.is_empty() || weight.source.is_some() {
-            error(path, "a derived weight belongs to no loop and no checkpoint".to_owned());
+        if weight.loops.len() > 1 || weight.source.is_some() {
+            error(path, "a derived weight belongs to one loop at most and to no checkpoint".to_owned());
         }
-        let bytes = tensor_bytes(&weight.ty).and_then(|b| b.as_const()).and_then(|b| u64::try_from(b).ok());
+        let made = made(weight);
+        let bytes = tensor_bytes(&made).and_then(|b| b.as_const()).and_then(|b| u64::try_from(b).ok());
         if bytes != Some(d.bytes) {
             error(path, format!("{} bytes, its type has {bytes:?}", d.bytes));
         }
@@ -46,10 +47,20 @@ pub(super) fn check(plan: &Plan, out: &mut Vec<PlanError>) {
         if d.reason.is_empty() {
             error(path, "there is no reason why it is kept".to_owned());
         }
-        if let Some(why) = load.funcs.get(i).and_then(|_| function(load, i, &weight.name, &weight.ty.clone().into())) {
+        if let Some(why) = load.funcs.get(i).and_then(|_| function(load, i, &weight.name, &made.into())) {
             error(path, why);
         }
     }
+}
+
+/// The type of what the function of a derived weight computes: one element, or all that exist along a new first axis.
+fn made(weight: &Weight) -> TensorType {
+    let mut ty = weight.ty.clone();
+    if let Some((_, extent)) = weight.loops.first() {
+        let present = weight.present.iter().filter(|p| **p).count() as i64;
+        ty.dims.insert(0, Dim::from(if weight.present.is_empty() { *extent } else { present }));
+    }
+    ty
 }
 
 /// What is wrong with the function of a derived weight.

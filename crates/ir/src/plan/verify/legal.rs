@@ -1,11 +1,11 @@
 //! What kernels hold, against the legality table.
 
-use super::{Check, Cx, Role};
+use super::{Check, Cx, Role, name};
 use crate::ir::{OpId, ValueDef, ValueId};
 use crate::ops::{Effect, Opcode};
 use crate::plan::Place;
 use crate::plan::build::rows;
-use crate::plan::families::{FAMILIES, Family, MAX_OPERANDS, MAX_OPS, Mechanism, TINY};
+use crate::plan::families::{FAMILIES, Family, MAX_OPERANDS, MAX_OPS, Mechanism, TINY, tiles_rows};
 use crate::plan::role::{inner_operands, is_statistic};
 use crate::plan::traffic::{Reads, reads};
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,8 +60,8 @@ struct Group<'a> {
     family: Family,
     ops: &'a BTreeSet<OpId>,
     read: &'a Reads,
-    /// By op, the ops of the kernel whose results it uses, through accesses and repeated work, and whether by a shift.
-    uses: BTreeMap<OpId, BTreeMap<OpId, bool>>,
+    /// By op, the ops of the kernel whose results it uses, through accesses and repeated work, each with the shifts on the way.
+    uses: BTreeMap<OpId, BTreeMap<OpId, BTreeSet<OpId>>>,
 }
 
 impl<'a> Group<'a> {
@@ -103,22 +103,23 @@ impl<'a> Group<'a> {
     }
 }
 
-fn uses(cx: &Cx, ops: &BTreeSet<OpId>, id: OpId) -> BTreeMap<OpId, bool> {
-    let mut out: BTreeMap<OpId, bool> = BTreeMap::new();
-    let mut seen: BTreeSet<(ValueId, bool)> = BTreeSet::new();
-    let mut stack: Vec<(ValueId, bool)> = inner_operands(cx.func, id).into_iter().map(|v| (v, false)).collect();
-    while let Some((v, shifted)) = stack.pop() {
-        if !seen.insert((v, shifted)) {
+fn uses(cx: &Cx, ops: &BTreeSet<OpId>, id: OpId) -> BTreeMap<OpId, BTreeSet<OpId>> {
+    let mut out: BTreeMap<OpId, BTreeSet<OpId>> = BTreeMap::new();
+    // A value with the last shift on the way to it.
+    let mut seen: BTreeSet<(ValueId, Option<OpId>)> = BTreeSet::new();
+    let mut stack: Vec<(ValueId, Option<OpId>)> = inner_operands(cx.func, id).into_iter().map(|v| (v, None)).collect();
+    while let Some((v, shift)) = stack.pop() {
+        if !seen.insert((v, shift)) {
             continue;
         }
         let ValueDef::Result(def, _) = cx.func.value(v).def else { continue };
         match cx.roles.role[def.index()] {
-            Role::Work if def != id && ops.contains(&def) => *out.entry(def).or_default() |= shifted,
+            Role::Work if def != id && ops.contains(&def) => out.entry(def).or_default().extend(shift),
             Role::Work | Role::Control => {}
             Role::Free | Role::Repeated => {
                 let op = cx.func.op(def);
-                let shifted = shifted || op.code == Opcode::Shift;
-                stack.extend(op.operands.iter().map(|v| (*v, shifted)));
+                let shift = if op.code == Opcode::Shift { Some(def) } else { shift };
+                stack.extend(op.operands.iter().map(|v| (*v, shift)));
             }
         }
     }
@@ -204,11 +205,20 @@ fn mechanisms(cx: &mut Cx, g: &Group) {
         kernel.writes.iter().filter_map(|a| buffer(&a.place)).filter(|b| !b.partial).map(|b| b.value).collect();
     let gemm = g.family == Family::Gemm;
     let partial = !kernel.leaves.is_empty() || kernel.reads.iter().filter_map(|a| buffer(&a.place)).any(|b| b.partial);
-    let shifted = g.uses.iter().any(|(id, uses)| !early.contains(id) && uses.values().any(|s| *s));
+    let shifts: BTreeSet<OpId> =
+        g.uses.iter().filter(|(id, _)| !early.contains(id)).flat_map(|(_, u)| u.values().flatten()).copied().collect();
+    for id in shifts.iter().filter(|_| gemm) {
+        let op = cx.func.op(*id);
+        let rows = usize::try_from(op.int("axis").unwrap_or(-1)).ok();
+        let rows = rows.and_then(|a| cx.func.tensor(op.operands[0])?.dims.get(a)?.as_const());
+        if !rows.is_some_and(tiles_rows) {
+            found.push(format!("{} goes along rows that no tile holds together", name(cx.func, *id)));
+        }
+    }
     let needs = [
         (Packed, gemm && anchors.len() > 1),
         (PartialSums, partial),
-        (BlockShift, gemm && shifted),
+        (BlockShift, gemm && !shifts.is_empty()),
         (FirstTile, gemm && early.iter().any(|id| cx.func.op(*id).results.iter().any(|v| written.contains(v)))),
         (SplitKv, g.family == Family::Attention),
         (SplitK, gemm && cx.roles.reassociate),

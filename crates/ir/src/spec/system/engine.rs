@@ -113,6 +113,7 @@ inputs! {
     "anchor" ["decode" "draft" "verify"] I32 ["N"] "The newest token of each request, emitted and in no pool yet.";
     "position" ["decode" "draft" "verify"] I32 ["N"] "Its absolute position.";
     "width" ["verify"] I32 ["N"] "Rows verified for each request, the anchor included.";
+    "first" ["verify"] I32 ["N"] "Rows of the block before the call's, whose proposals were all accepted. A phase that takes it is run in steps.";
     "keep" ["commit"] I32 ["N"] "Rows kept of each request: the anchor and the accepted proposals.";
     "greedy" ["prefill" "decode" "draft" "verify"] Bool ["N"] "True where a request takes the most likely token.";
     "temperature" ["prefill" "decode" "draft" "verify"] F64 ["N"] "Temperature of each request.";
@@ -129,7 +130,7 @@ outputs! {
     "verify" "sound" Bool ["N"] "False where logits of a request's rows are not numbers; the request then ends with an error.";
     "draft" "proposal" I32 ["N" "B-1"] "The proposed tokens.";
     "draft" "finite" Bool ["N"] "False where a request's candidate scores are not finite; it then drafts exactly or not at all.";
-    "verify" "accepted" I32 ["N"] "Accepted proposals of each request.";
+    "verify" "accepted" I32 ["N"] "Accepted proposals of each request, those of earlier steps included.";
     "verify" "token" I32 ["N"] "The token behind the accepted ones.";
 }
 
@@ -165,4 +166,9 @@ impl EngineOutput {
     pub fn written(&self) -> String {
         written(self.dtype, self.axes)
     }
+}
+
+/// Whether an output of a phase decides a token: what such a phase computes must not depend on which phase computes it.
+pub fn decides(output: &str) -> bool {
+    matches!(output, "token" | "accepted")
 }

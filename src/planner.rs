@@ -1,0 +1,111 @@
+//! Plans of the phases of a system: for the engine, and for commands that show them.
+
+use crate::args::{LawArg, PlanArgs, SpecArgs};
+use crate::exit::Exit;
+use crate::files;
+use crate::output;
+use spinec_exec::planned::Planned;
+use spinec_exec::runtime::Runtime;
+use spinec_ir::diag::SourceMap;
+use spinec_ir::ir::Module;
+use spinec_ir::plan::CONTEXT;
+use spinec_ir::spec::system::{System, engine};
+use spinec_ir::ty::{Env, Numerics};
+use spinec_passes::compile::{Compiled, compile, compile_recorded};
+use spinec_passes::cost::Device;
+use spinec_passes::pass::{Options, PassError, Program, Ran};
+use std::collections::BTreeMap;
+
+/// A runtime that runs plans of the phases of a system.
+pub fn planned(runtime: Box<dyn Runtime>, system: &System) -> Box<dyn Runtime> {
+    let options = options(system, Device::h200());
+    Box::new(Planned::new(runtime, Box::new(move |m| compile(m, &options).map_err(|e| e.to_string()))))
+}
+
+/// What plans of a system are made with.
+pub fn options(system: &System, device: Device) -> Options {
+    let _ = system;
+    Options::new(device)
+}
+
+/// A system with its phases, for a command that plans.
+pub struct Subject {
+    pub system: System,
+    pub sources: SourceMap,
+    pub module: Module,
+    pub options: Options,
+}
+
+/// Loads a system and lowers its phases. Plans are made for bf16 unless the command line says otherwise.
+pub fn subject(spec: &SpecArgs, plan: &PlanArgs) -> Result<Subject, Exit> {
+    let mut spec = spec.clone();
+    spec.numerics = spec.numerics.or(Some(crate::args::NumericsArg::Bf16));
+    let (system, sources) = files::load_system(&spec, false)?;
+    let law = match plan.law {
+        LawArg::Greedy => "greedy",
+        LawArg::Sampled => "sampled",
+        LawArg::Mixed => "mixed",
+    };
+    let candidates = match plan.candidates {
+        crate::args::CandidatesArg::Coarse => "coarse",
+        crate::args::CandidatesArg::Exact => "exact",
+    };
+    let choices =
+        BTreeMap::from([("law".to_owned(), law.to_owned()), ("candidates".to_owned(), candidates.to_owned())]);
+    let asked = |phase: &str, output: &str| engine::OUTPUTS.iter().any(|o| o.phase == phase && o.name == output);
+    let lowered = system.phase_module(&choices, &asked).map_err(|diags| {
+        output::diagnostics(diags, &sources);
+        Exit::Usage
+    })?;
+    if lowered.module.funcs.is_empty() {
+        output::error(&format!("system `{}` has no phases to plan", system.name));
+        return Err(Exit::Usage);
+    }
+    let mut options = options(&system, device(plan.device.as_deref())?);
+    options.budget = plan.budget;
+    Ok(Subject { module: lowered.module, system, sources, options })
+}
+
+/// The device record of a name or a file.
+pub fn device(name: Option<&str>) -> Result<Device, Exit> {
+    match name {
+        None | Some("h200") => Ok(Device::h200()),
+        Some(other) => {
+            output::error(&format!("there is no device record `{other}`; known is h200"));
+            Err(Exit::Usage)
+        }
+    }
+}
+
+impl Subject {
+    /// The plan of the phases with what the compiler recorded.
+    pub fn compile(&self, observe: &mut dyn FnMut(&Ran, &Program)) -> Result<Compiled, Exit> {
+        compile_recorded(self.module.clone(), &self.options, observe).map_err(|e| {
+            output::error(&e.to_string());
+            match e {
+                PassError::Unknown(_) => Exit::Usage,
+                _ => Exit::Bug,
+            }
+        })
+    }
+
+    /// Values of the symbols: so many requests, whole blocks and chunks, so many positions.
+    pub fn env(&self, requests: i64, context: i64) -> Env {
+        let mut env: Env =
+            self.module.symbols.iter().filter_map(|s| Some((s.name.clone(), s.bounds.max.or(s.bounds.min)?))).collect();
+        // The symbol that counts requests is the one the engine's inputs share: the first axis of every phase's first input.
+        for func in &self.module.funcs {
+            let first = func.region(func.body).params.first().and_then(|v| func.tensor(*v));
+            if let Some(n) = first.and_then(|t| t.dims.first()).and_then(|d| d.as_symbol()) {
+                env.insert(n.to_owned(), requests);
+            }
+        }
+        env.insert(CONTEXT.to_owned(), context);
+        env
+    }
+
+    /// The numerics the phases are typed in.
+    pub fn numerics(&self) -> Numerics {
+        self.module.numerics
+    }
+}
