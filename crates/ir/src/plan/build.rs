@@ -187,6 +187,7 @@ fn after(func: &Func, roles: &Roles, g: &Group, owner: &BTreeMap<OpId, usize>, o
                 out.extend(roles.users[v.index()].iter().filter_map(|u| owner.get(u)));
             }
         }
+        out.extend(roles.behind.get(id).into_iter().flatten().filter_map(|u| owner.get(u)));
         stack.extend(operands);
     }
     while let Some(v) = stack.pop() {

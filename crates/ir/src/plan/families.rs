@@ -141,7 +141,7 @@ pub const FAMILIES: &[FamilyDef] = &[
         rows_before: &[],
         after: true,
         rows_after: &[],
-        mechanisms: &[Mechanism::SplitKv],
+        mechanisms: &[Mechanism::PartialSums, Mechanism::SplitKv],
         schedule: "a block owns a request, a group of heads and a split of the positions",
     },
     FamilyDef {
@@ -151,7 +151,7 @@ pub const FAMILIES: &[FamilyDef] = &[
         rows_before: &[Opcode::L2Norm, Opcode::RmsNorm],
         after: true,
         rows_after: &[Opcode::RmsNorm, Opcode::L2Norm],
-        mechanisms: &[Mechanism::HeadRows],
+        mechanisms: &[Mechanism::PartialSums, Mechanism::HeadRows],
         schedule: "a block owns a request and a value head, its state in shared memory, and walks the rows",
     },
     FamilyDef {
@@ -161,7 +161,7 @@ pub const FAMILIES: &[FamilyDef] = &[
         rows_before: &[],
         after: true,
         rows_after: &[],
-        mechanisms: &[],
+        mechanisms: &[Mechanism::PartialSums],
         schedule: "a thread owns a request and a channel and walks the rows",
     },
     row(Family::KvWrite, &[Opcode::KvWrite], &[Mechanism::Siblings, Mechanism::PartialSums]),
@@ -197,8 +197,12 @@ const fn row(family: Family, anchors: &'static [Opcode], mechanisms: &'static [M
 pub const TILE_COLUMNS: i64 = 128;
 /// Rows of a GEMM tile.
 pub const TILE_ROWS: i64 = 16;
-/// Most rows of a request that [`Mechanism::BlockShift`] keeps in one tile.
-pub const SHIFT_ROWS: i64 = 16;
+/// Whether tiles of rows hold whole requests of this many rows, as [`Mechanism::BlockShift`] needs.
+pub fn tiles_rows(rows: i64) -> bool {
+    rows > 0 && TILE_ROWS % rows == 0
+}
+/// Elements up to which one block does all of an op without being waited for.
+pub const TINY: i64 = 4096;
 /// Most things a kernel may read and write: pointers and sizes have to fit the 4 KiB of launch arguments.
 pub const MAX_OPERANDS: usize = 64;
 /// Most ops of a kernel, so that its text stays readable and its registers few.
@@ -215,6 +219,11 @@ impl Family {
     pub fn of(codes: &[Opcode]) -> Family {
         let has = |d: &&FamilyDef| d.anchors.iter().any(|a| codes.contains(a));
         FAMILIES.iter().find(has).map_or(Family::Row, |d| d.family)
+    }
+
+    /// Whether its kernels can leave row statistics for others; all can finish them.
+    pub fn leaves(self) -> bool {
+        self.is_row() || self == Family::Gemm
     }
 
     /// True for families whose blocks own rows and nothing else.

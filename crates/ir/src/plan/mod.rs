@@ -4,7 +4,7 @@
 //! them, the steps that launch them, and a record of every fusion taken or refused. Sizes and counts are formulas over the
 //! symbols of the module and [`CONTEXT`].
 //!
-//! Invariants, checked by `verify`: every op that computes stands in exactly one kernel, except cheap ones that each reader
+//! Invariants, checked by [`verify`]: every op that computes stands in exactly one kernel, except cheap ones that each reader
 //! repeats; a kernel's ops stand in one block; what crosses kernels is a buffer that an earlier step writes; launches are in an
 //! order that respects data and state versions.
 
@@ -14,10 +14,12 @@ pub mod families;
 pub mod lead;
 pub mod memory;
 pub mod role;
+pub mod text;
 pub mod traffic;
+pub mod verify;
 
 use crate::ir::{Module, OpId, RegionId, StateId, ValueId, Weight, WeightId};
-use crate::ty::{DType, Dim};
+use crate::ty::{DType, Dim, Env};
 pub use families::{Family, Mechanism, Reason};
 use std::collections::BTreeMap;
 
@@ -197,6 +199,16 @@ pub struct Decision {
     pub reason: Reason,
     /// The reason with its numbers.
     pub detail: String,
+}
+
+/// Smallest and largest values of a module's symbols; a symbol without an upper bound counts with its lower one.
+pub fn range(module: &Module) -> [Env; 2] {
+    let of = |f: &dyn Fn(&crate::ir::Symbol) -> Option<i64>| {
+        let mut env: Env = module.symbols.iter().filter_map(|s| Some((s.name.clone(), f(s)?))).collect();
+        env.entry(CONTEXT.to_owned()).or_insert(8192);
+        env
+    };
+    [of(&|s| s.bounds.min.map(|m| m.max(1)).or(Some(1))), of(&|s| s.bounds.max.or(s.bounds.min))]
 }
 
 impl Phase {

@@ -1,9 +1,11 @@
 //! What part an op has in a plan: free access, cheap work that readers repeat, work of a kernel, or control.
 
-use super::families::TILE_COLUMNS;
+use super::families::{Family, TILE_COLUMNS};
+use super::traffic::{constant, opened};
 use crate::ir::{Func, OpId, RegionId, ValueDef, ValueId};
 use crate::ops::{Effect, Opcode};
 use crate::ty::{DType, Env};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The part of an op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub struct Roles {
     pub roots: Vec<bool>,
     /// The ops that use a value, in textual order; control ops and blocks that end with it are not among them.
     pub users: Vec<Vec<OpId>>,
+    /// By op on a state, the ops on an element that was closed before it was opened again for this one.
+    pub behind: BTreeMap<OpId, Vec<OpId>>,
     /// Whether sums may be left in parts.
     pub reassociate: bool,
 }
@@ -48,6 +52,7 @@ impl Roles {
             owner: vec![None; func.regions.len()],
             roots: vec![false; func.values.len()],
             users: vec![Vec::new(); func.values.len()],
+            behind: behind(func),
             reassociate,
         };
         r.place(func, func.body);
@@ -209,6 +214,7 @@ impl Roles {
                         self.sources(func, op.operands[0], seen, out)
                     }
                     _ if is_access(func, id) && !self.rooted(op) => false,
+                    _ if behind_anchor(func, id) => false,
                     _ => {
                         out.push(v);
                         true
@@ -221,6 +227,55 @@ impl Roles {
     fn rooted(&self, op: &crate::ir::Op) -> bool {
         op.results.iter().any(|v| self.roots[v.index()])
     }
+}
+
+/// Ops on states that are opened more than once, by what has to come before.
+fn behind(func: &Func) -> BTreeMap<OpId, Vec<OpId>> {
+    let opens = func.ops.iter().filter(|op| op.code == Opcode::StateOpen).filter_map(|op| op.int("state"));
+    let mut count: BTreeMap<i64, usize> = BTreeMap::new();
+    opens.for_each(|s| *count.entry(s).or_default() += 1);
+    let mut out = BTreeMap::new();
+    if count.values().all(|n| *n == 1) {
+        return out;
+    }
+    let mut seen: Vec<(OpId, OpId)> = Vec::new();
+    for id in (0..func.ops.len() as u32).map(OpId).filter(|id| func.op(*id).code.def().effect != Effect::Pure) {
+        let state = func.op(id).operands.iter().find(|v| func.ty(**v).is_state());
+        let Some(open) = state.and_then(|v| opened(func, *v)) else { continue };
+        let earlier = seen.iter().filter(|(_, other)| *other != open && may_be_one(func, *other, open));
+        let earlier: Vec<OpId> = earlier.map(|(id, _)| *id).collect();
+        if !earlier.is_empty() {
+            out.insert(id, earlier);
+        }
+        seen.push((id, open));
+    }
+    out
+}
+
+/// Whether two ops may open the same element.
+pub fn may_be_one(func: &Func, a: OpId, b: OpId) -> bool {
+    let (a, b) = (func.op(a), func.op(b));
+    let index = |op: &crate::ir::Op| op.operands.first().and_then(|v| constant(func, *v));
+    a.int("state") == b.int("state") && !matches!((index(a), index(b)), (Some(a), Some(b)) if a != b)
+}
+
+/// Whether an op may end up behind the anchor of a family whose kernels leave no row statistics.
+fn behind_anchor(func: &Func, id: OpId) -> bool {
+    let mut seen = BTreeSet::from([id]);
+    let mut stack = vec![id];
+    while let Some(id) = stack.pop() {
+        let op = func.op(id);
+        match Family::of(&[op.code]) {
+            Family::Row => {}
+            family if !family.leaves() => return true,
+            _ => continue,
+        }
+        stack.extend(op.operands.iter().filter_map(|v| match func.value(*v).def {
+            ValueDef::Result(def, _) => seen.insert(def).then_some(def),
+            ValueDef::Param(..) => None,
+        }));
+    }
+    false
 }
 
 /// Operands of an op and, for a loop that is one kernel, what its blocks use from outside.
@@ -240,7 +295,7 @@ pub fn inner_operands(func: &Func, id: OpId) -> Vec<ValueId> {
             blocks.extend(&inner.regions);
         }
     }
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     out.retain(|v| !made.contains(v) && seen.insert(*v));
     out
 }

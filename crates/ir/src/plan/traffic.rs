@@ -237,17 +237,27 @@ pub fn constant(func: &Func, v: ValueId) -> Option<i64> {
 
 /// The state a version belongs to.
 pub fn state_of(func: &Func, v: ValueId) -> Option<StateId> {
+    match func.op(opened(func, v)?).attrs.get("state") {
+        Some(Attr::Int(s)) => u32::try_from(*s).ok().map(StateId),
+        _ => None,
+    }
+}
+
+/// The op that opens the element a version belongs to; of cases that of the first.
+pub fn opened(func: &Func, v: ValueId) -> Option<OpId> {
     match func.value(v).def {
-        ValueDef::Result(id, _) => {
+        ValueDef::Result(id, index) => {
             let op = func.op(id);
-            match op.attrs.get("state") {
-                Some(Attr::Int(s)) => u32::try_from(*s).ok().map(StateId),
-                _ => state_of(func, *op.operands.iter().find(|v| func.ty(**v).is_state())?),
+            match op.code {
+                Opcode::StateOpen => Some(id),
+                Opcode::Loop => opened(func, *op.operands.get(index as usize)?),
+                Opcode::Cases => opened(func, *func.region(*op.regions.first()?).yields.get(index as usize)?),
+                _ => opened(func, *op.operands.iter().find(|v| func.ty(**v).is_state())?),
             }
         }
         ValueDef::Param(region, index) => {
             let owner = func.ops.iter().find(|op| op.regions.contains(&region))?;
-            state_of(func, *owner.operands.get((index as usize).checked_sub(1)?)?)
+            opened(func, *owner.operands.get((index as usize).checked_sub(1)?)?)
         }
     }
 }

@@ -20,6 +20,8 @@ pub(super) struct Context<'a> {
     pub deps: Vec<BTreeSet<OpId>>,
     /// By op that works: the ops that use its results, and whether all they use are row statistics.
     pub uses: Vec<Vec<(OpId, bool)>>,
+    /// By op that works: the ops whose results it uses, each once.
+    pub makers: Vec<Vec<OpId>>,
 }
 
 impl<'a> Context<'a> {
@@ -29,9 +31,10 @@ impl<'a> Context<'a> {
             func,
             roles,
             options,
-            range: range(module),
+            range: spinec_ir::plan::range(module),
             deps: vec![BTreeSet::new(); func.ops.len()],
             uses: vec![Vec::new(); func.ops.len()],
+            makers: vec![Vec::new(); func.ops.len()],
         };
         for block in crate::region::blocks(func) {
             for id in &func.region(block).ops {
@@ -57,18 +60,24 @@ impl<'a> Context<'a> {
         let mut out = BTreeSet::new();
         let mut seen = BTreeSet::new();
         let own = match self.roles.role[id.index()] {
-            Role::Control => self.func.op(id).operands.clone(),
+            // A block may end with a value of the block around it.
+            Role::Control => {
+                let op = self.func.op(id);
+                let yields = op.regions.iter().flat_map(|r| &self.func.region(*r).yields);
+                op.operands.iter().chain(yields).copied().collect()
+            }
             _ => inner_operands(self.func, id),
         };
         for v in &own {
             self.trace(*v, &mut seen, &mut out);
         }
-        // Whoever ends a version waits for its readers.
-        if self.func.op(id).code.def().effect == Effect::AdvancesState {
+        // Whoever ends a version waits for its readers; a loop ends those it begins with.
+        if self.func.op(id).code.def().effect == Effect::AdvancesState || self.roles.role[id.index()] == Role::Control {
             for v in own.iter().filter(|v| self.func.ty(**v).is_state()) {
                 out.extend(self.roles.users[v.index()].iter().filter(|u| **u != id && self.works(**u)));
             }
         }
+        out.extend(self.roles.behind.get(&id).into_iter().flatten());
         out
     }
 
@@ -112,6 +121,8 @@ impl<'a> Context<'a> {
             }
         }
         found.sort_unstable();
+        self.makers[id.index()] = found.iter().map(|(def, _)| *def).collect();
+        self.makers[id.index()].dedup();
         for (def, partial) in found {
             self.uses[def.index()].push((id, partial));
         }
@@ -150,14 +161,4 @@ impl<'a> Context<'a> {
             None => format!("{} in `{}`", op.code.name(), op.loc.path),
         }
     }
-}
-
-/// Smallest and largest values of the symbols; a symbol without an upper bound counts with its lower one.
-pub(super) fn range(module: &Module) -> [Env; 2] {
-    let of = |f: &dyn Fn(&spinec_ir::ir::Symbol) -> Option<i64>| {
-        let mut env: Env = module.symbols.iter().filter_map(|s| Some((s.name.clone(), f(s)?))).collect();
-        env.entry(spinec_ir::plan::CONTEXT.to_owned()).or_insert(8192);
-        env
-    };
-    [of(&|s| s.bounds.min.map(|m| m.max(1)).or(Some(1))), of(&|s| s.bounds.max.or(s.bounds.min))]
 }

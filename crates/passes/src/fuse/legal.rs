@@ -4,7 +4,7 @@ use super::context::Context;
 use spinec_ir::ir::{OpId, ValueDef, ValueId};
 use spinec_ir::ops::{Effect, Opcode};
 use spinec_ir::plan::build::rows;
-use spinec_ir::plan::families::{Family, MAX_OPERANDS, MAX_OPS, Mechanism, Reason, SHIFT_ROWS};
+use spinec_ir::plan::families::{Family, MAX_OPERANDS, MAX_OPS, Mechanism, Reason, TINY, tiles_rows};
 use spinec_ir::plan::lead::{dims, space};
 use spinec_ir::plan::role::{Role, is_statistic, keeps_last, rows_only};
 use spinec_ir::plan::traffic::{Item, Reads, partial_bytes, reads, stored_base};
@@ -37,7 +37,8 @@ pub(super) fn form(c: &Context, ops: &BTreeSet<OpId>) -> Result<Form, Refusal> {
     let too_large = || (Reason::Capacity, "a size does not fit 64 bits".to_owned());
     let read = reads(c.module, c.func, c.roles, ops).ok_or_else(too_large)?;
     let written = ops.iter().filter(|id| c.escapes(**id, ops)).count();
-    if read.items.len() + written > MAX_OPERANDS {
+    // What one op needs it needs; the limit is one of fusion.
+    if ops.len() > 1 && read.items.len() + written > MAX_OPERANDS {
         let n = read.items.len() + written;
         return Err((Reason::Capacity, format!("{n} operands, at most {MAX_OPERANDS}")));
     }
@@ -149,6 +150,9 @@ fn anchored(c: &Context, ops: &BTreeSet<OpId>, anchors: &[OpId], form: &mut Form
     }
     if form.family == Family::Gemm && c.roles.reassociate {
         form.mechanisms.insert(Mechanism::SplitK);
+    }
+    if form.reads.items.keys().any(|i| matches!(i, Item::Partial(_))) {
+        form.mechanisms.insert(Mechanism::PartialSums);
     }
     form.rows = rows;
     Ok(())
@@ -267,7 +271,7 @@ fn epilogue(c: &Context, ops: &BTreeSet<OpId>, id: OpId, rows: &[Dim], form: &mu
                 Opcode::Shift => {
                     let axis = access.int("axis").unwrap_or(-1);
                     let extent = rows.last().and_then(|d| d.as_const());
-                    let one_tile = axis + 1 == rows.len() as i64 && extent.is_some_and(|n| n <= SHIFT_ROWS);
+                    let one_tile = axis + 1 == rows.len() as i64 && extent.is_some_and(tiles_rows);
                     if one_tile && form.family == Family::Gemm {
                         form.mechanisms.insert(Mechanism::BlockShift);
                     }
@@ -309,15 +313,31 @@ fn row(c: &Context, ops: &BTreeSet<OpId>, form: &mut Form) -> Result<(), Refusal
     if form.reads.items.keys().any(|i| matches!(i, Item::Partial(_))) {
         form.mechanisms.insert(Mechanism::PartialSums);
     }
+    if !connected(c, ops) {
+        form.mechanisms.insert(Mechanism::Siblings);
+    }
     form.rows = rows;
     form.pointwise = pointwise;
     Ok(())
 }
 
+/// Whether a group is one piece: no two parts of it without an edge between them.
+fn connected(c: &Context, ops: &BTreeSet<OpId>) -> bool {
+    let Some(first) = ops.first() else { return true };
+    let mut seen = BTreeSet::from([*first]);
+    let mut stack = vec![*first];
+    while let Some(id) = stack.pop() {
+        let users = c.uses[id.index()].iter().map(|(user, _)| user).filter(|user| ops.contains(user));
+        let makers = c.makers[id.index()].iter().filter(|m| ops.contains(m));
+        stack.extend(users.chain(makers).copied().filter(|n| seen.insert(*n)));
+    }
+    seen.len() == ops.len()
+}
+
 /// Whether one block can do all of it without being waited for.
 fn tiny(c: &Context, ops: &BTreeSet<OpId>) -> bool {
     let elements = |id: &OpId| c.func.op(*id).results.iter().filter_map(|v| size(c, *v, 1)).max().unwrap_or(i64::MAX);
-    ops.iter().all(|id| elements(id) <= 4096)
+    ops.iter().all(|id| elements(id) <= TINY)
 }
 
 /// Elements of a value at the small (0) or large (1) end of the symbols.

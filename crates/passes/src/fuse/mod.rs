@@ -21,7 +21,7 @@ use group::Groups;
 use spinec_ir::ir::{Func, Module, OpId, canonical};
 use spinec_ir::plan::families::{Family, Mechanism};
 use spinec_ir::plan::role::Roles;
-use spinec_ir::plan::{Decision, DerivedWeight, Plan};
+use spinec_ir::plan::{Decision, DerivedWeight, Plan, verify};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Multiprocessors a kernel needs to fill before it has the device's rates.
@@ -48,12 +48,13 @@ struct Kernels {
 /// Plans what the passes made.
 ///
 /// # Errors
-/// [`PassError::Internal`]: the module was not verified, or a size does not fit 64 bits.
+/// [`PassError::Internal`]: the module was not verified, or a size does not fit 64 bits. [`PassError::Invalid`]: the plan breaks
+/// rules of plans, which is a bug.
 pub fn plan(program: Program, options: &Options) -> Result<Plan, PassError> {
     let mut module = program.module;
     module.funcs = module.funcs.iter().map(specialise::specialise).collect();
     module = canonical(&module);
-    let [_, largest] = context::range(&module);
+    let [_, largest] = spinec_ir::plan::range(&module);
     let mut found = Vec::new();
     let mut ordered = Vec::new();
     for func in &module.funcs {
@@ -88,7 +89,7 @@ pub fn plan(program: Program, options: &Options) -> Result<Plan, PassError> {
         bytes: d.bytes,
         reason: format!("saves {} ns a run", d.saving_ps / 1000),
     });
-    Ok(Plan {
+    let plan = Plan {
         module,
         load: program.load,
         derived: derived.collect(),
@@ -96,7 +97,9 @@ pub fn plan(program: Program, options: &Options) -> Result<Plan, PassError> {
         reassociate: options.reassociate,
         rules,
         limits_hit,
-    })
+    };
+    let errors: Vec<String> = verify::verify(&plan).iter().map(ToString::to_string).collect();
+    if errors.is_empty() { Ok(plan) } else { Err(PassError::Invalid { pass: "fuse", errors }) }
 }
 
 impl Options {

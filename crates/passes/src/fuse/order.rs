@@ -2,7 +2,8 @@
 
 use spinec_ir::ir::{Func, OpId, RegionId, ValueDef, ValueId};
 use spinec_ir::ops::Opcode;
-use spinec_ir::plan::role::{Role, Roles};
+use spinec_ir::plan::role::{Role, Roles, may_be_one};
+use spinec_ir::plan::traffic::opened;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Brings every block into the order of its kernels and control ops.
@@ -44,8 +45,30 @@ impl Placer<'_> {
         for v in crate::region::needs(self.func, id) {
             self.value(v);
         }
+        self.closes_before(id);
         if self.placed.insert(id) {
             self.order.push(id);
+        }
+    }
+
+    /// An element that is opened here or inside has to be closed before, where it was open.
+    fn closes_before(&mut self, id: OpId) {
+        let mut opens: Vec<OpId> = Vec::new();
+        let mut stack = vec![id];
+        while let Some(id) = stack.pop() {
+            let op = self.func.op(id);
+            opens.extend((op.code == Opcode::StateOpen).then_some(id));
+            stack.extend(op.regions.iter().flat_map(|r| &self.func.region(*r).ops));
+        }
+        if opens.is_empty() {
+            return;
+        }
+        let closes = self.own.iter().copied().filter(|c| *c < id && self.func.op(*c).code == Opcode::StateClose);
+        for c in closes.collect::<Vec<_>>() {
+            let first = self.func.op(c).operands.first().and_then(|v| opened(self.func, *v));
+            if first.is_some_and(|first| opens.iter().any(|o| may_be_one(self.func, first, *o))) {
+                self.op(c);
+            }
         }
     }
 

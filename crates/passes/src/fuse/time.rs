@@ -49,7 +49,7 @@ fn at(c: &Context, ops: &BTreeSet<OpId>, form: &Form, env: &Env) -> u64 {
         (false, Family::Gemm | Family::Attention) if narrow => device.flops_16,
         _ => device.flops_32,
     };
-    let share = blocks(form, env).min(super::MULTIPROCESSORS).max(1);
+    let share = blocks(form, env).clamp(1, super::MULTIPROCESSORS);
     let scaled = |n: u128, rate: u64, share: u64| {
         let ps = n * 1_000_000_000_000 * u128::from(super::MULTIPROCESSORS);
         u64::try_from(ps / (u128::from(rate.max(1)) * u128::from(share))).unwrap_or(u64::MAX)

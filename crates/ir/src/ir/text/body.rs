@@ -14,8 +14,8 @@ struct Open {
     last_op: Option<OpId>,
 }
 
-/// A function and the lines of its places.
-type Finished = (Func, Vec<(Site, u32)>);
+/// A function, the lines of its places and the numbers its values are written with.
+type Finished = (Func, Vec<(Site, u32)>, BTreeMap<u32, ValueId>);
 
 /// A function being read. Operands hold written numbers until the function ends, as a use may precede its definition.
 pub(super) struct Body {
@@ -278,7 +278,7 @@ impl Body {
         };
         self.func.ops.iter_mut().for_each(|op| resolve(&mut op.operands));
         self.func.regions.iter_mut().for_each(|Region { yields, .. }| resolve(yields));
-        Ok((self.func, self.lines))
+        Ok((self.func, self.lines, self.numbers))
     }
 }
 

@@ -6,15 +6,15 @@ use crate::ops::AttrKind;
 use crate::ty::{DType, Dim, StateKind, TensorType, Type};
 
 /// Column and message.
-pub(super) type Fail = (u32, String);
-pub(super) type Result<T> = std::result::Result<T, Fail>;
+pub(crate) type Fail = (u32, String);
+pub(crate) type Result<T> = std::result::Result<T, Fail>;
 
 /// Factors one dim may be written with: adding terms costs their square, and real dims have a handful.
 const MAX_FACTORS: usize = 1024;
 /// Deepest nesting of `min`, `max`, `floordiv` and `mod`: dims are walked by recursion.
 const MAX_DEPTH: usize = 32;
 
-pub(super) struct Cursor<'a> {
+pub(crate) struct Cursor<'a> {
     tokens: &'a [Token],
     at: usize,
     end: u32,
@@ -67,6 +67,10 @@ impl<'a> Cursor<'a> {
         let found = matches!(self.peek(), Some(Kind::Word(w)) if w == word);
         self.at += usize::from(found);
         found
+    }
+
+    pub fn is_word(&self, word: &str) -> bool {
+        matches!(self.peek(), Some(Kind::Word(w)) if w == word)
     }
 
     /// `name=`
@@ -136,6 +140,19 @@ impl<'a> Cursor<'a> {
         signed(text, minus).ok_or_else(|| (col, format!("`{text}` is not a 64-bit integer")))
     }
 
+    /// An integer that is not negative.
+    pub fn natural(&mut self) -> Result<u64> {
+        let col = self.col();
+        let text = self.digits()?;
+        text.parse().map_err(|_| (col, format!("`{text}` is not a 64-bit integer that counts something")))
+    }
+
+    /// A number of a table row, op or block.
+    pub fn index(&mut self) -> Result<u32> {
+        let col = self.col();
+        u32::try_from(self.natural()?).map_err(|_| (col, "this number is too large".to_owned()))
+    }
+
     fn float(&mut self) -> Result<f64> {
         let col = self.col();
         let minus = self.eat("-");
@@ -151,7 +168,7 @@ impl<'a> Cursor<'a> {
         Ok(if minus { -magnitude } else { magnitude })
     }
 
-    fn dtype(&mut self) -> Result<DType> {
+    pub fn dtype(&mut self) -> Result<DType> {
         let col = self.col();
         let name = self.word("a dtype")?;
         DType::from_name(name).ok_or_else(|| (col, format!("there is no dtype `{name}`")))
@@ -175,7 +192,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn dim(&mut self) -> Result<Dim> {
+    pub fn dim(&mut self) -> Result<Dim> {
         let mut budget = MAX_FACTORS;
         self.sum(MAX_DEPTH, &mut budget)
     }

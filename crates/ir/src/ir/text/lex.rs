@@ -2,13 +2,13 @@
 
 /// A token with its column, counted in characters from one.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Token {
+pub(crate) struct Token {
     pub kind: Kind,
     pub col: u32,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// `name`, `a.b`
     Word(String),
     /// `12`, `0.5`, `1e-6`; the text as it stands
@@ -75,7 +75,7 @@ fn number_len(s: &str) -> usize {
 }
 
 /// The tokens of a line without its comment; on failure the column and what is wrong there.
-pub(super) fn tokens(line: &str) -> Result<Vec<Token>, (u32, String)> {
+pub(crate) fn tokens(line: &str) -> Result<Vec<Token>, (u32, String)> {
     let (mut out, mut at) = (Vec::new(), 0);
     let col = |at: usize| line[..at].chars().count() as u32 + 1;
     while let Some(c) = line[at..].chars().next() {
@@ -143,7 +143,7 @@ fn string(s: &str) -> Result<(String, usize), (usize, String)> {
 }
 
 /// A string in quotes.
-pub(super) fn quote(s: &str) -> String {
+pub(crate) fn quote(s: &str) -> String {
     let mut out = String::from("\"");
     for c in s.chars() {
         match c {

@@ -5,8 +5,8 @@
 
 mod body;
 mod canon;
-mod cursor;
-mod lex;
+pub(crate) mod cursor;
+pub(crate) mod lex;
 mod parse;
 mod print;
 mod tables;
@@ -14,6 +14,7 @@ mod tables;
 pub use canon::{canonical, without_spans};
 pub use lex::is_word;
 pub use parse::{Lines, ParseError, parse, parse_mapped};
+pub(crate) use parse::{Numbers, parse_numbered};
 pub use print::{annotate, print};
 
 /// Version in the first line of the text. It changes whenever an older reader would misread the text.

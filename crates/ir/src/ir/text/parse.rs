@@ -5,7 +5,7 @@ use super::cursor::{Cursor, Fail, Result};
 use super::lex::{Token, tokens};
 use super::{FORMAT_VERSION, tables};
 use crate::ir::verify::Site;
-use crate::ir::{FuncId, Module};
+use crate::ir::{FuncId, Module, ValueId};
 use crate::ty::Numerics;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,8 +44,20 @@ pub fn parse(text: &str) -> std::result::Result<Module, Vec<ParseError>> {
     parse_mapped(text).map(|(module, _)| module)
 }
 
+/// By function, the values by the numbers they are written with.
+pub(crate) type Numbers = Vec<BTreeMap<u32, ValueId>>;
+
 /// [`parse`], with the line of every place.
 pub fn parse_mapped(text: &str) -> std::result::Result<(Module, Lines), Vec<ParseError>> {
+    read(text).map(|(module, lines, _)| (module, lines))
+}
+
+/// [`parse`], with the numbers of values.
+pub(crate) fn parse_numbered(text: &str) -> std::result::Result<(Module, Numbers), Vec<ParseError>> {
+    read(text).map(|(module, _, numbers)| (module, numbers))
+}
+
+fn read(text: &str) -> std::result::Result<(Module, Lines, Numbers), Vec<ParseError>> {
     let mut p = Parser::default();
     for (i, line) in text.lines().enumerate() {
         p.number = i as u32 + 1;
@@ -71,7 +83,7 @@ pub fn parse_mapped(text: &str) -> std::result::Result<(Module, Lines), Vec<Pars
         Some((name, numerics)) if p.errors.is_empty() => {
             p.module.name = name;
             p.module.numerics = numerics;
-            Ok((p.module, p.lines))
+            Ok((p.module, p.lines, p.numbers))
         }
         _ => {
             p.errors.sort();
@@ -92,6 +104,7 @@ struct Parser {
     funcs: u32,
     body: Option<Body>,
     lines: Lines,
+    numbers: Numbers,
     errors: Vec<ParseError>,
 }
 
@@ -116,6 +129,7 @@ impl Default for Parser {
             funcs: 0,
             body: None,
             lines: Lines::default(),
+            numbers: Vec::new(),
             errors: Vec::new(),
         }
     }
@@ -200,8 +214,9 @@ impl Parser {
     fn end_func(&mut self) {
         let Some(body) = self.body.take() else { return };
         match body.finish() {
-            Ok((func, lines)) => {
+            Ok((func, lines, numbers)) => {
                 self.module.funcs.push(func);
+                self.numbers.push(numbers);
                 self.lines.0.extend(lines);
             }
             Err(failures) => {
