@@ -118,8 +118,10 @@ impl Builder<'_> {
 
     fn setp(&mut self, mut mods: Mods, ops: &[Operand]) -> Result<()> {
         self.arity(ops, 3, 4)?;
-        let cmp = mods.parts.first().and_then(|c| CmpOp::parse(c)).ok_or_else(|| mods.unsupported())?;
-        let first = mods.parts[0];
+        let (Some(&first), Some(&last)) = (mods.parts.first(), mods.parts.last()) else {
+            return Err(mods.unsupported());
+        };
+        let cmp = CmpOp::parse(first, last).ok_or_else(|| mods.unsupported())?;
         mods.take(first);
         let mut i = Inst::new(Op::Alu);
         i.sel = match mods.take_any(&["and", "or", "xor"]) {
@@ -160,8 +162,8 @@ impl Builder<'_> {
         let unsupported = mods.unsupported();
         let Some(&[dst, src]) = mods.parts.last_chunk::<2>() else { return Err(unsupported) };
         let (Some(dst), Some(src)) = (Type::from_name(dst), Type::from_name(src)) else { return Err(unsupported) };
-        let cmp = CmpOp::parse(mods.parts[0]).ok_or_else(|| mods.unsupported())?;
         let first = mods.parts[0];
+        let cmp = CmpOp::parse(first, src.name()).ok_or_else(|| mods.unsupported())?;
         mods.take(first);
         mods.take(dst.name());
         mods.take(src.name());

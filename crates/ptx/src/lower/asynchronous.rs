@@ -1,14 +1,12 @@
 //! Asynchronous copies and mbarriers.
 
 use super::builder::{Builder, Result};
+use super::forms::{REDUCTIONS, reduction_types};
 use super::opcode::Mods;
 use crate::error::Diagnostic;
 use crate::exec::inst::{Inst, NONE, Op, Space, flag};
 use crate::exec::regs::Kind;
-use crate::syntax::ast::{Operand, OperandKind, Type};
-
-/// Reductions of bulk copies, in the order of `sel`.
-const REDUCTIONS: [&str; 8] = ["add", "min", "max", "inc", "dec", "and", "or", "xor"];
+use crate::syntax::ast::{Operand, OperandKind};
 
 impl Builder<'_> {
     pub(super) fn asynchronous(&mut self, mnemonic: &str, mut mods: Mods, ops: &[Operand]) -> Result<()> {
@@ -195,15 +193,7 @@ impl Builder<'_> {
         let name = mods.take_any(&REDUCTIONS).ok_or_else(|| mods.unsupported())?;
         i.sel = REDUCTIONS.iter().position(|n| *n == name).unwrap_or(0) as u8;
         let ty = mods.take_type()?;
-        let ok = match name {
-            "add" => matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::F16 | Type::BF16 | Type::F32 | Type::F64),
-            "min" | "max" => {
-                matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64 | Type::F16 | Type::BF16)
-            }
-            "inc" | "dec" => ty == Type::U32,
-            _ => matches!(ty, Type::B32 | Type::B64),
-        };
-        if !ok {
+        if !reduction_types(name).contains(&ty) {
             return Err(mods.unsupported());
         }
         i.size = ty.size() as u8;

@@ -1,5 +1,6 @@
 //! State of resolving one kernel: scopes, registers, constants, labels and the code so far.
 
+use super::forms::{Family, MNEMONICS};
 use super::opcode::Mods;
 use super::{GlobalVar, Param, Place, Program, Special};
 use crate::error::{Diagnostic, Pos};
@@ -432,16 +433,15 @@ impl<'m> Builder<'m> {
     }
 
     fn dispatch(&mut self, mnemonic: &str, mods: Mods, ops: &[Operand]) -> Result<()> {
-        match mnemonic {
-            "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "bar" | "barrier" | "fence" | "membar"
-            | "nanosleep" | "griddepcontrol" | "setmaxnreg" | "pmevent" => self.control(mnemonic, mods, ops),
-            "call" => self.call(mods, ops),
-            "ld" | "ldu" | "st" | "atom" | "red" | "prefetch" | "prefetchu" | "applypriority" | "discard"
-            | "createpolicy" | "cvta" | "isspacep" | "mapa" | "getctarank" => self.memory(mnemonic, mods, ops),
-            "shfl" | "vote" | "match" | "activemask" | "redux" | "elect" => self.warp(mnemonic, mods, ops),
-            "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wgmma" => self.tensor(mnemonic, mods, ops),
-            "cp" | "mbarrier" => self.asynchronous(mnemonic, mods, ops),
-            _ => self.arithmetic(mnemonic, mods, ops),
+        let family = MNEMONICS.iter().find(|m| m.0 == mnemonic).map(|m| m.1);
+        match family {
+            Some(Family::Control) => self.control(mnemonic, mods, ops),
+            Some(Family::Call) => self.call(mods, ops),
+            Some(Family::Memory) => self.memory(mnemonic, mods, ops),
+            Some(Family::Warp) => self.warp(mnemonic, mods, ops),
+            Some(Family::Tensor) => self.tensor(mnemonic, mods, ops),
+            Some(Family::Asynchronous) => self.asynchronous(mnemonic, mods, ops),
+            None => self.arithmetic(mnemonic, mods, ops),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::alu::kind_of;
 use super::builder::{Builder, Result, Sym};
+use super::forms::{ATOMICS, atomic_types};
 use super::opcode::Mods;
 use super::special::Special;
 use crate::error::Diagnostic;
@@ -341,8 +342,7 @@ impl Builder<'_> {
         self.ordering(&mut mods, &mut i);
         i.flags |= flag::STRONG;
         i.space = self.space(&mut mods);
-        let names = ["add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"];
-        let name = mods.take_any(&names).ok_or_else(|| mods.unsupported())?;
+        let name = mods.take_any(&ATOMICS).ok_or_else(|| mods.unsupported())?;
         mods.take("noftz");
         i.count = self.vector(&mut mods);
         let ty = mods.take_type()?;
@@ -351,15 +351,9 @@ impl Builder<'_> {
         let k = usize::from(!reduce);
         self.cache_policy(&mut mods, ops, k + 1 + sources)?;
         mods.finish()?;
-        i.sel = names.iter().position(|n| *n == name).unwrap_or(0) as u8;
-        let legal = match name {
-            "add" => !matches!(ty, Type::Pred | Type::B8 | Type::B16 | Type::B32 | Type::B64 | Type::S64),
-            "min" | "max" => matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64),
-            "inc" | "dec" => ty == Type::U32,
-            "and" | "or" | "xor" => matches!(ty, Type::B32 | Type::B64),
-            _ => matches!(ty, Type::B16 | Type::B32 | Type::B64) && !reduce,
-        };
-        if !legal || ty.size() == 1 || i.count != 1 || matches!(i.space, Space::Local | Space::Param | Space::Const) {
+        i.sel = ATOMICS.iter().position(|n| *n == name).unwrap_or(0) as u8;
+        let legal = atomic_types(name).contains(&ty) && !(reduce && matches!(name, "exch" | "cas"));
+        if !legal || i.count != 1 || matches!(i.space, Space::Local | Space::Param | Space::Const) {
             return Err(mods.unsupported());
         }
         i.size = ty.size() as u8;

@@ -9,6 +9,7 @@ mod asynchronous;
 mod builder;
 mod call;
 mod control;
+mod forms;
 mod memory;
 mod opcode;
 mod operands;
@@ -23,6 +24,7 @@ use crate::exec::inst::Inst;
 use crate::exec::mma::{MmaSpec, WgmmaSpec};
 use crate::syntax::ast::Module;
 pub(crate) use builder::GLOBAL_VAR_WINDOW;
+pub use forms::{OpcodeForm, opcode_forms};
 pub(crate) use special::Special;
 
 /// Where an instruction comes from.

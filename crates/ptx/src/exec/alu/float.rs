@@ -87,7 +87,7 @@ fn rcp_high(x: f64) -> f64 {
 
 lane_table! {
 /// Floating-point lane functions.
-fn lookup {
+fn lookup, OPCODES {
     "add.f32" | "add.rn.f32" => (a: f32, b: f32) -> f32 { a + b };
     "add.ftz.f32" | "add.rn.ftz.f32" => (a: f32, b: f32) -> f32 { ftz(ftz(a) + ftz(b)) };
     "add.sat.f32" | "add.rn.sat.f32" => (a: f32, b: f32) -> f32 { sat(a + b) };
@@ -188,7 +188,11 @@ fn lookup {
     "rcp.rm.f64" => (a: f64) -> f64 { n::div_f64(1.0, a, Round::Down) };
     "rcp.rp.f64" => (a: f64) -> f64 { n::div_f64(1.0, a, Round::Up) };
     "rcp.approx.ftz.f64" => (a: f64) -> f64 { rcp_high(a) };
-    "rsqrt.approx.f64" | "rsqrt.approx.ftz.f64" => (a: f64) -> f64 { 1.0 / a.sqrt() };
+    "rsqrt.approx.f64" => (a: f64) -> f64 { 1.0 / a.sqrt() };
+    "rsqrt.approx.ftz.f64" => (a: f64) -> f64 {
+        let x = if a.is_subnormal() { 0f64.copysign(a) } else { a };
+        1.0 / x.sqrt()
+    };
     "sqrt.rn.f64" => (a: f64) -> f64 { a.sqrt() };
     "sqrt.rz.f64" => (a: f64) -> f64 { n::sqrt_f64(a, Round::Zero) };
     "sqrt.rm.f64" => (a: f64) -> f64 { n::sqrt_f64(a, Round::Down) };
