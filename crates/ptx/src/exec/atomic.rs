@@ -5,15 +5,15 @@ use super::gang::{Gang, Run};
 use super::inst::{Inst, Space, flag};
 use super::regs::LANES;
 use crate::check::clock::Clock;
-use crate::numeric::{BF16, F16, Format, Round, fma_odd, round_to, value_of};
+use crate::numeric::{BF16, F16, Format, Round, fma_odd, ftz, round_to, value_of};
 use crate::syntax::ast::Type;
 
 /// Operations in the order of `sel`.
-const ADD: u8 = 0;
-const MIN: u8 = 1;
-const MAX: u8 = 2;
-const INC: u8 = 3;
-const DEC: u8 = 4;
+pub(super) const ADD: u8 = 0;
+pub(super) const MIN: u8 = 1;
+pub(super) const MAX: u8 = 2;
+pub(super) const INC: u8 = 3;
+pub(super) const DEC: u8 = 4;
 const AND: u8 = 5;
 const OR: u8 = 6;
 const XOR: u8 = 7;
@@ -113,6 +113,15 @@ pub(super) fn combine(op: u8, ty: Type, old: u64, v: u64, replacement: u64) -> u
     out & mask
 }
 
+/// The same in global memory, where single-precision sums flush subnormal operands and results.
+pub(super) fn combine_global(op: u8, ty: Type, old: u64, v: u64, replacement: u64) -> u64 {
+    if (op, ty) != (ADD, Type::F32) {
+        return combine(op, ty, old, v, replacement);
+    }
+    let flushed = |x: u64| u64::from(ftz(f32::from_bits(x as u32)).to_bits());
+    flushed(combine(op, ty, flushed(old), flushed(v), 0))
+}
+
 impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
     pub(super) fn atomic(&mut self, w: usize, pc: u32, i: &Inst, m: u32) -> Run {
         let size = usize::from(i.size);
@@ -143,7 +152,10 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             let v = get(self, i.b);
             let mask = if size == 8 { !0 } else { (1u64 << (8 * size)) - 1 };
             let replacement = if i.sel == CAS { get(self, i.c) } else { 0 };
-            let new = combine(i.sel, ty, old, v & mask, replacement);
+            let new = match place {
+                Place::Global(..) => combine_global(i.sel, ty, old, v & mask, replacement),
+                _ => combine(i.sel, ty, old, v & mask, replacement),
+            };
             if new != old {
                 self.events += 1;
                 self.write_place(by, place, &new.to_le_bytes()[..size]);

@@ -453,7 +453,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                 self.mbar_pending(w, i, m);
                 Ok(())
             }
-            Op::StAsync => self.store_async(w, pc, i, m),
+            Op::StAsync | Op::RedAsync => self.store_async(w, pc, i, m),
             Op::Printf => self.printf(w, pc, i, m),
             Op::AssertFail => self.assert_fail(w, pc, i, m),
             _ => Ok(()),

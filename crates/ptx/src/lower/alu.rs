@@ -261,6 +261,10 @@ impl Builder<'_> {
     }
 
     fn cvt(&mut self, mods: Mods, ops: &[Operand]) -> Result<()> {
+        if mods.parts.first() == Some(&"pack") {
+            let f = alu::lookup(mods.text).ok_or_else(|| mods.unsupported())?;
+            return self.lane_function(f, ops);
+        }
         let conv = alu::parse_convert(&mods.parts);
         if conv.is_none() && alu::lookup(mods.text).is_none() {
             return Err(mods.unsupported());
@@ -342,6 +346,9 @@ impl Builder<'_> {
             [t] => Type::from_name(t).ok_or_else(|| mods.unsupported())?,
             _ => return Err(mods.unsupported()),
         };
+        if ty == Type::B128 {
+            return self.mov_quad(mods, ops);
+        }
         match (&ops[0].kind, &ops[1].kind) {
             (OperandKind::Vector(d), _) => self.unpack(mods, d, &ops[1], ty),
             (_, OperandKind::Vector(s)) => self.pack(mods, &ops[0], s, ty),
@@ -364,6 +371,27 @@ impl Builder<'_> {
                 self.lane_function(f.ok_or_else(|| mods.unsupported())?, ops)
             }
         }
+    }
+
+    /// Moves of 128 bits: whole, into two halves, or from them.
+    fn mov_quad(&mut self, mods: Mods, ops: &[Operand]) -> Result<()> {
+        let sources = match &ops[1].kind {
+            OperandKind::Vector(v) if v.len() == 2 => [self.src(&v[0], Kind::B64)?, self.src(&v[1], Kind::B64)?],
+            _ => self.quad(&ops[1])?.into(),
+        };
+        let destinations = match &ops[0].kind {
+            OperandKind::Vector(v) if v.len() == 2 => [self.dst(&v[0], Kind::B64)?, self.dst(&v[1], Kind::B64)?],
+            _ => self.quad(&ops[0])?.into(),
+        };
+        // The halves may be exchanged: all are read before one is written.
+        let copies = [self.temp(Bank::D), self.temp(Bank::D)];
+        for (d, a) in copies.into_iter().zip(sources).chain(destinations.into_iter().zip(copies)) {
+            let mut i = Inst::new(Op::Alu);
+            i.alu = alu::lookup("mov.b64").ok_or_else(|| mods.unsupported())?.pick();
+            (i.d, i.a) = (d, a);
+            self.emit(i);
+        }
+        Ok(())
     }
 
     fn simple(&mut self, name: &str, d: u32, a: u32, b: u32) -> Result<()> {

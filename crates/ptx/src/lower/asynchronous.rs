@@ -272,10 +272,9 @@ impl Builder<'_> {
             "pending_count",
         ];
         let name = mods.take_any(&names).ok_or_else(|| mods.unsupported())?;
-        let expect = name == "arrive" && mods.take("expect_tx");
-        if mods.take("noComplete") || name == "arrive_drop" {
-            return Err(mods.unsupported());
-        }
+        let arrives = matches!(name, "arrive" | "arrive_drop");
+        let expect = arrives && mods.take("expect_tx");
+        let partial = arrives && !expect && mods.take("noComplete");
         let parity = mods.take("parity");
         let order = mods.take_any(&["release", "acquire", "relaxed"]);
         mods.take_any(&["cta", "cluster"]);
@@ -287,7 +286,7 @@ impl Builder<'_> {
         let mut i = Inst::new(match name {
             "init" => Op::MbarInit,
             "inval" => Op::MbarInval,
-            "arrive" => Op::MbarArrive,
+            "arrive" | "arrive_drop" => Op::MbarArrive,
             "expect_tx" => Op::MbarExpect,
             "complete_tx" => Op::MbarComplete,
             "pending_count" => Op::MbarPending,
@@ -323,6 +322,8 @@ impl Builder<'_> {
                     };
                 }
                 i.sel = u8::from(expect);
+                i.flags |= if partial { flag::NOCOMPLETE } else { 0 };
+                i.flags |= if name == "arrive_drop" { flag::DROP } else { 0 };
                 self.barrier_address(&mut i, &rest[0])?;
                 if let Some(v) = rest.get(1) {
                     i.b = self.src(v, Kind::B32)?;

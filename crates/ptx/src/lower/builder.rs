@@ -31,6 +31,8 @@ const MAX_ERRORS: usize = 100;
 pub(super) enum Sym {
     /// A register, tagged with its bank, and its declared type.
     Reg(u32, Type),
+    /// A 128-bit register: two tagged 64-bit ones, the lower half first.
+    Quad(u32, u32),
     /// Offset in shared memory.
     Shared(u64),
     /// Offset in the lane's local frame: local variables and parameters of calls.
@@ -356,20 +358,18 @@ impl<'m> Builder<'m> {
         if vector.is_some() {
             return Err(Diagnostic::unsupported(self.pos, "vector registers are not supported"));
         }
-        if ty == Type::B128 {
-            return Err(Diagnostic::unsupported(self.pos, "128-bit registers are not supported"));
-        }
         for (name, count) in names {
             let bank = bank_of(ty);
             let first = self.prog.banks[bank as usize] as u32;
-            let n = count.unwrap_or(1);
+            let halves = if ty == Type::B128 { 2 } else { 1 };
+            let n = count.unwrap_or(1).saturating_mul(halves);
             if u64::from(first) + u64::from(n) >= 1 << 24 {
                 return Err(Diagnostic::unsupported(self.pos, "more than 2^24 registers"));
             }
             self.prog.banks[bank as usize] += n as usize;
             if let Some(scope) = self.scopes.last_mut() {
                 match count {
-                    None => scope.define(name, Sym::Reg(tag(bank, first), ty)),
+                    None => scope.define(name, register(tag(bank, first), 0, ty)),
                     Some(c) => scope.ranges.push((name.clone(), tag(bank, first), *c, ty)),
                 }
             }
@@ -502,7 +502,7 @@ impl<'m> Builder<'m> {
                     && k < *count
                     && (n == "0" || !n.starts_with('0'))
                 {
-                    return Some(Sym::Reg(first + k, *ty));
+                    return Some(register(*first, k, *ty));
                 }
             }
         }
@@ -514,15 +514,20 @@ impl<'m> Builder<'m> {
 pub(super) fn bank_of(ty: Type) -> Bank {
     match ty {
         Type::Pred => Bank::P,
-        t if t.size() == 8 => Bank::D,
+        t if t.size() >= 8 => Bank::D,
         _ => Bank::R,
     }
+}
+
+/// Register `k` of those declared together from `first`.
+fn register(first: u32, k: u32, ty: Type) -> Sym {
+    if ty == Type::B128 { Sym::Quad(first + 2 * k, first + 2 * k + 1) } else { Sym::Reg(first + k, ty) }
 }
 
 /// Value of a symbol's address; registers have none.
 pub(super) fn symbol_value(sym: &Sym) -> Option<u64> {
     match sym {
-        Sym::Reg(..) => None,
+        Sym::Reg(..) | Sym::Quad(..) => None,
         Sym::Shared(v) | Sym::Local(v) | Sym::Param(v) | Sym::Global(v) => Some(*v),
     }
 }

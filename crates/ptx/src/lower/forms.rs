@@ -109,6 +109,10 @@ pub(super) const MNEMONICS: &[(&str, Family, &[&str])] = &[
             "mbarrier.inval",
             "mbarrier.arrive",
             "mbarrier.arrive.expect_tx",
+            "mbarrier.arrive.noComplete",
+            "mbarrier.arrive_drop",
+            "mbarrier.arrive_drop.expect_tx",
+            "mbarrier.arrive_drop.noComplete",
             "mbarrier.expect_tx",
             "mbarrier.complete_tx",
             "mbarrier.test_wait",
@@ -133,6 +137,18 @@ pub(super) fn atomic_types(name: &str) -> &'static [Type] {
         "inc" | "dec" => &[U32],
         "and" | "or" | "xor" => &[B32, B64],
         _ => &[B16, B32, B64],
+    }
+}
+
+/// Types of `red.async`.
+pub(super) fn reduce_async_types(name: &str) -> &'static [Type] {
+    use Type::{B32, S32, U32, U64};
+    match name {
+        "add" => &[U32, S32, U64],
+        "min" | "max" => &[U32, S32],
+        "inc" | "dec" => &[U32],
+        "and" | "or" | "xor" => &[B32],
+        _ => &[],
     }
 }
 
@@ -168,7 +184,7 @@ pub fn opcode_forms() -> Vec<OpcodeForm> {
     };
     for op in alu::opcodes() {
         if let Some(f) = alu::lookup(op)
-            && !op.starts_with("cvt")
+            && (!op.starts_with("cvt") || op.starts_with("cvt.pack"))
         {
             add(op.into(), std::iter::once(f.dst).chain(f.src.iter().copied()).map(class).collect());
         }
@@ -196,6 +212,9 @@ pub fn opcode_forms() -> Vec<OpcodeForm> {
         };
         add(format!("selp.{ty}"), [c, c, c, 'p'].iter().collect());
     }
+    for op in ["mov.b128", "ld.b128", "st.b128"] {
+        add(op.into(), String::new());
+    }
     for op in ["and.pred", "or.pred", "xor.pred"] {
         add(op.into(), "ppp".into());
     }
@@ -218,6 +237,11 @@ pub fn opcode_forms() -> Vec<OpcodeForm> {
             if !matches!(name, "exch" | "cas") {
                 add(format!("red.{name}.{}", ty.name()), String::new());
             }
+        }
+    }
+    for name in ATOMICS {
+        for ty in reduce_async_types(name) {
+            add(format!("red.async.{name}.{}", ty.name()), String::new());
         }
     }
     for name in REDUCTIONS {

@@ -71,14 +71,22 @@ pub fn expect(op: &str, row: &[u64]) -> Want {
     let (name, mods) = (parts[0], &parts[1..]);
     let ty = mods.last().copied().unwrap_or("");
     let at = |k: usize| row.get(k).copied().unwrap_or(0);
+    if name == "cvt" && mods[0] == "pack" {
+        let (bits, signed) = integer(mods[2]).expect("an integer type");
+        let (min, max) = if signed { (-(1i64 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) };
+        let part = |k: usize| i64::from(at(k) as u32 as i32).clamp(min, max) as u64 & ((1 << bits) - 1);
+        let above = if bits == 8 { (at(2) & 0xffff) << 16 } else { 0 };
+        return Want::Bits(above | part(0) << bits | part(1));
+    }
     if name == "cvt" {
         return convert::expect(mods, row);
     }
     if let Some(scalar) = ty.strip_suffix("x2") {
         let op = format!("{}{scalar}", op.strip_suffix(ty).unwrap_or(op));
-        let part = |k: u32| -> Vec<u64> { row.iter().map(|v| v >> (16 * k) & 0xffff).collect() };
+        let width = if scalar == "f32" { 32 } else { 16 };
+        let part = |k: u32| -> Vec<u64> { row.iter().map(|v| v >> (width * k) & ((1 << width) - 1)).collect() };
         return match (expect(&op, &part(0)), expect(&op, &part(1))) {
-            (Want::Bits(a), Want::Bits(b)) => Want::Bits(a | b << 16),
+            (Want::Bits(a), Want::Bits(b)) => Want::Bits(a | b << width),
             // Halves with a NaN are compared by the scalar forms.
             _ => Want::Any,
         };

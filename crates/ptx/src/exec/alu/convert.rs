@@ -39,8 +39,18 @@ fn lookup, OPCODES {
     "cvt.u16.u32" | "cvt.s16.s32" | "cvt.u16.s32" | "cvt.s16.u32" => (a: u32) -> u32 { a & 0xffff };
     "cvt.u64.u32" => (a: u32) -> u64 { u64::from(a) };
     "cvt.s64.s32" => (a: i32) -> i64 { i64::from(a) };
+    "cvt.pack.sat.u16.s32" => (a: i32, b: i32) -> u32 { pack(a, b, 0, 0, 0xffff, 16) };
+    "cvt.pack.sat.s16.s32" => (a: i32, b: i32) -> u32 { pack(a, b, 0, -0x8000, 0x7fff, 16) };
+    "cvt.pack.sat.u8.s32.b32" => (a: i32, b: i32, c: u32) -> u32 { pack(a, b, c, 0, 0xff, 8) };
+    "cvt.pack.sat.s8.s32.b32" => (a: i32, b: i32, c: u32) -> u32 { pack(a, b, c, -0x80, 0x7f, 8) };
     "cvt.u32.u64" | "cvt.s32.s64" | "cvt.s32.u64" | "cvt.u32.s64" => (a: u64) -> u32 { a as u32 };
 }}
+
+/// `cvt.pack`: `a` above `b`, both saturated, above them the low bits of `c`.
+fn pack(a: i32, b: i32, c: u32, low: i32, high: i32, bits: u32) -> u32 {
+    let part = |x: i32| x.clamp(low, high) as u32 & ((1 << bits) - 1);
+    part(b) | part(a) << bits | if bits < 16 { c << (2 * bits) } else { 0 }
+}
 
 /// Source or destination of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq)]
