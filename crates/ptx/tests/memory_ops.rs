@@ -57,8 +57,20 @@ fn combined(op: &str, ty: &str, old: u64, v: u64, flush: bool) -> u64 {
         ("min", _) => old.min(v),
         ("max", _) => old.max(v),
         ("add", _) => old.wrapping_add(v),
-        ("inc", _) => if old >= v { 0 } else { old + 1 },
-        ("dec", _) => if old == 0 || old > v { v } else { old - 1 },
+        ("inc", _) => {
+            if old >= v {
+                0
+            } else {
+                old + 1
+            }
+        }
+        ("dec", _) => {
+            if old == 0 || old > v {
+                v
+            } else {
+                old - 1
+            }
+        }
         ("and", _) => old & v,
         ("or", _) => old | v,
         ("xor", _) => old ^ v,
@@ -117,7 +129,8 @@ fn atomics_of_every_type_in_global_and_shared_memory() {
                 let result = if reduce { String::new() } else { format!("%{c}30, ") };
                 // Global memory: the lane's own output slot.
                 let address = if global { "%d2" } else { "%d9" };
-                let widen = if c == 'd' { "mov.b64 %d8, %d30;".into() } else { format!("cvt.u64.u{bits} %d8, %{c}30;") };
+                let widen =
+                    if c == 'd' { "mov.b64 %d8, %d30;".into() } else { format!("cvt.u64.u{bits} %d8, %{c}30;") };
                 let body = format!(
                     "mov.u64 %d9, cells; mad.wide.u32 %d9, %r0, 8, %d9; ld.global.b64 %d3, [%d1]; ld.global.b{bits} %{c}20, [%d1+8];\n\
                      mov.b{bits} %{c}30, 0; st.{space}.b64 [{address}], %d3;\n\
@@ -342,9 +355,13 @@ fn element_strides_skip_elements() {
 
 #[test]
 fn fills_of_elements_outside_are_zero_or_nan() {
-    for (ty, nan_fill) in
-        [(TensorType::F32, true), (TensorType::F16, true), (TensorType::BF16, true), (TensorType::F64, true), (TensorType::F32, false)]
-    {
+    for (ty, nan_fill) in [
+        (TensorType::F32, true),
+        (TensorType::F16, true),
+        (TensorType::BF16, true),
+        (TensorType::F64, true),
+        (TensorType::F32, false),
+    ] {
         let size = ty.size() as usize;
         let (cols, width) = (16usize, 32 / size);
         let mut m = Memory::new();
@@ -439,7 +456,10 @@ fn vectors_and_128_bits_keep_their_order() {
         ("ld.global.b128 %q0, [%d1]; mov.b128 {%d10, %d11}, %q0;", false),
         ("ld.global.b128 %q1, [%d1]; mov.b128 %q0, %q1; mov.b128 {%d10, %d11}, %q0;", false),
         // Halves exchanged twice are as before.
-        ("ld.global.b128 %q1, [%d1]; mov.b128 {%d11, %d10}, %q1; mov.b128 %q2, {%d11, %d10}; mov.b128 {%d10, %d11}, %q2;", false),
+        (
+            "ld.global.b128 %q1, [%d1]; mov.b128 {%d11, %d10}, %q1; mov.b128 %q2, {%d11, %d10}; mov.b128 {%d10, %d11}, %q2;",
+            false,
+        ),
         ("ldu.global.v2.u64 {%d10, %d11}, [%d1];", false),
     ] {
         let store = if words {
@@ -450,5 +470,47 @@ fn vectors_and_128_bits_keep_their_order() {
         let (out, report) = run(".reg .b128 %q<4>;", &format!("{load} {store}"), 1, &rows, 2);
         clean(&report);
         assert_eq!(out, rows, "{load}");
+    }
+}
+
+#[test]
+fn tensor_stores_clip_at_the_edges() {
+    // A box of 8 rows of 8 floats holding 1, 2, ... stored from row 3, column -2 of a tensor of 6 rows of 12.
+    for swizzle in [0u32, 32] {
+        let program = load(
+            ".param .align 64 .b8 map[128]",
+            ".shared .align 128 .b8 tile[256];",
+            "mov.u32 %r1, %tid.x; mov.u32 %r2, tile; mov.b64 %d5, map; cvta.param.u64 %d5, %d5;
+             shl.b32 %r3, %r1, 2; add.u32 %r4, %r2, %r3; add.u32 %r6, %r1, 1; cvt.rn.f32.u32 %f1, %r6; st.shared.f32 [%r4], %f1;
+             fence.proxy.async; bar.sync 0; setp.ne.u32 %p1, %r1, 0; @%p1 exit;
+             cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d5, {-2, 3}], [%r2];
+             cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
+        );
+        let mut m = Memory::new();
+        let y = m.add("y", &[0; 288], Access::InOut);
+        let map = TensorMap {
+            ty: TensorType::F32,
+            base: m.address(y, 0),
+            dims: vec![12, 6],
+            strides: vec![48],
+            box_dims: vec![8, 8],
+            element_strides: vec![],
+            swizzle,
+            nan_fill: false,
+        };
+        let report = program.run(&m, &Launch::new([1; 3], [64, 1, 1]).arg(Arg::Map(map))).expect("launches");
+        clean(&report);
+        let got = f32s(&m.bytes(y));
+        for (k, v) in got.iter().enumerate() {
+            let (row, col) = (k / 12, k % 12);
+            let want = if row >= 3 && col < 6 {
+                let byte = ((row - 3) * 8 + col + 2) * 4;
+                let place = if swizzle == 32 { byte ^ (byte / 128 % 2) * 16 } else { byte };
+                (place / 4 + 1) as f32
+            } else {
+                0.0
+            };
+            assert_eq!(*v, want, "swizzle {swizzle} row {row} column {col}");
+        }
     }
 }

@@ -200,7 +200,12 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
 }
 
 /// Combines `data` into `old` element by element; the result is left in `data`.
-pub(super) fn reduce_bytes(combine: impl Fn(u64, u64) -> u64, ty: crate::syntax::ast::Type, old: &[u8], data: &mut [u8]) {
+pub(super) fn reduce_bytes(
+    combine: impl Fn(u64, u64) -> u64,
+    ty: crate::syntax::ast::Type,
+    old: &[u8],
+    data: &mut [u8],
+) {
     let size = ty.size() as usize;
     for (o, d) in old.chunks_exact(size).zip(data.chunks_exact_mut(size)) {
         let word = |b: &[u8]| {

@@ -118,14 +118,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
 
     /// An arrival with the flags of its instruction: it may lower the count of later phases, or have to leave this one
     /// incomplete.
-    fn mbar_arrive_as(
-        &mut self,
-        by: By,
-        (cta, at): (usize, u32),
-        count: i64,
-        tx: Option<i64>,
-        flags: u16,
-    ) -> Run<u64> {
+    fn mbar_arrive_as(&mut self, by: By, (cta, at): (usize, u32), count: i64, tx: Option<i64>, flags: u16) -> Run<u64> {
         let clock = if CHECK { Some(self.warps[by.w].clock.clone()) } else { None };
         let b = self.mbar(by, cta, at)?;
         let token = b.phase << 32 | (b.pending as u64 & 0xffff_ffff);

@@ -48,7 +48,8 @@ impl Builder<'_> {
             let ok = mods.take("arrive");
             let mut i = Inst::new(Op::CpMbarArrive);
             i.flags |= if mods.take("noinc") { flag::NOINC } else { 0 };
-            mods.take_any(&["shared", "shared::cta"]);
+            let shared = mods.take_any(&["shared", "shared::cta"]).is_some();
+            i.space = if shared { Space::Shared } else { Space::Generic };
             if !ok || !mods.take("b64") {
                 return Err(mods.unsupported());
             }
@@ -126,8 +127,7 @@ impl Builder<'_> {
             return Ok(());
         }
         if mods.take("prefetch") {
-            self.emit(Inst::new(Op::BulkPrefetch));
-            return Ok(());
+            return self.bulk_prefetch(mods, ops);
         }
         if mods.take("tensor") {
             return self.tensor_copy(reduce, mods, ops);
@@ -185,6 +185,29 @@ impl Builder<'_> {
             self.extend(&mut i, &[], &[mask]);
         }
         self.emit(i);
+        Ok(())
+    }
+
+    /// Prefetches move nothing here, but name real operands.
+    fn bulk_prefetch(&mut self, mut mods: Mods, ops: &[Operand]) -> Result<()> {
+        let tensor = mods.take("tensor");
+        if tensor && mods.take_any(&["1d", "2d", "3d", "4d", "5d"]).is_none() {
+            return Err(mods.unsupported());
+        }
+        let ok = mods.take("L2") && mods.take("global");
+        mods.take("tile");
+        let hint = usize::from(mods.take("L2::cache_hint"));
+        mods.finish()?;
+        if !ok {
+            return Err(mods.unsupported());
+        }
+        let n = if tensor { 1 } else { 2 } + hint;
+        self.arity(ops, n, n)?;
+        self.address(&ops[0])?;
+        if !tensor {
+            self.src(&ops[1], Kind::B32)?;
+        }
+        self.emit(Inst::new(Op::BulkPrefetch));
         Ok(())
     }
 
