@@ -2,6 +2,7 @@
 
 pub(crate) mod clock;
 mod finding;
+pub(crate) mod lanes;
 pub(crate) mod shadow;
 
 pub use finding::{Finding, FindingKind, Severity};

@@ -143,7 +143,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             if CHECK {
                 self.check(by, place, size, How { write: false, ..how });
                 self.check(by, place, size, how);
-                self.order_atomic(w, i, place);
+                self.order_atomic(w, i, place, 1 << l);
             }
             let get = |g: &Self, r: u32| {
                 let regs = &g.warps[w].regs;
@@ -192,32 +192,30 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         }
     }
 
-    fn order_atomic(&mut self, w: usize, i: &Inst, place: Place) {
+    fn order_atomic(&mut self, w: usize, i: &Inst, place: Place, m: u32) {
         let Some(key) = self.location(place) else { return };
-        self.read_sync(w, key, i.has(flag::ACQUIRE));
-        self.write_sync(w, key, i.has(flag::RELEASE), true);
+        self.read_sync(w, key, i.has(flag::ACQUIRE), m);
+        self.write_sync(w, key, i.has(flag::RELEASE), true, m);
     }
 
     /// A strong read takes over what the location carries: at once when acquiring, at the next fence otherwise.
-    fn read_sync(&mut self, w: usize, key: u64, acquire: bool) {
+    fn read_sync(&mut self, w: usize, key: u64, acquire: bool, m: u32) {
         let Some(v) = self.sync.get(&key) else { return };
         let mut clock = if v.gang == self.number { v.near.clone() } else { Clock::default() };
         if let Some(far) = &v.far {
             clock.join(&Clock { far: Some(far.clone()), ..Clock::default() });
         }
-        let warp = &mut self.warps[w];
         if acquire {
-            warp.clock.join(&clock);
+            self.acquire(w, m, &clock);
         } else {
-            warp.pending.get_or_insert_with(Clock::default).join(&clock);
+            self.warps[w].pending.get_or_insert_with(Clock::default).join(&clock);
         }
     }
 
     /// A strong write publishes: all the warp knows when releasing, what it knew at its last fence otherwise.
-    fn write_sync(&mut self, w: usize, key: u64, release: bool, joins: bool) {
+    fn write_sync(&mut self, w: usize, key: u64, release: bool, joins: bool, m: u32) {
         let number = self.number;
-        let warp = &mut self.warps[w];
-        let published = if release { Some(warp.clock.clone()) } else { warp.released.clone() };
+        let published = if release { Some(self.released(w, m)) } else { self.warps[w].released.clone() };
         let v = self.sync.entry(key).or_default();
         if !joins || v.gang != number {
             v.near = Clock::default();
@@ -233,7 +231,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             v.near.join(&c);
         }
         if release {
-            warp.clock.tick(w);
+            self.warps[w].clock.tick(w);
         }
     }
 
@@ -265,24 +263,26 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                 _ => continue,
             };
             let Some(key) = self.location(place) else { continue };
+            let together = (0..LANES).filter(|k| m >> k & 1 == 1 && a[*k] == a[l]).fold(0, |t, k| t | 1 << k);
             if write {
-                self.write_sync(w, key, i.has(flag::RELEASE), false);
+                self.write_sync(w, key, i.has(flag::RELEASE), false, together);
             } else {
-                self.read_sync(w, key, i.has(flag::ACQUIRE));
+                self.read_sync(w, key, i.has(flag::ACQUIRE), together);
             }
         }
     }
 
     /// A memory fence: earlier relaxed reads acquire, later relaxed writes release.
-    pub(super) fn fence(&mut self, w: usize, _: &Inst) {
+    pub(super) fn fence(&mut self, w: usize, m: u32) {
         if !CHECK {
             return;
         }
-        let warp = &mut self.warps[w];
-        if let Some(p) = warp.pending.take() {
-            warp.clock.join(&p);
+        if let Some(p) = self.warps[w].pending.take() {
+            self.acquire(w, m, &p);
         }
-        warp.released = Some(warp.clock.clone());
+        let released = self.released(w, m);
+        let warp = &mut self.warps[w];
+        warp.released.get_or_insert_with(Clock::default).join(&released);
         warp.clock.tick(w);
     }
 }

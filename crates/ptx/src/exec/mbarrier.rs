@@ -24,8 +24,8 @@ pub(crate) struct Mbar {
     last: Clock,
     /// Clock thread of the copies it tracks, and its value.
     carrier: Option<(usize, u32)>,
-    /// Initialising warp, its clock value and place.
-    init: (usize, u32, u32),
+    /// Initialising warp, its clock value and place, and the lane.
+    init: (usize, u32, u32, u32),
 }
 
 impl Mbar {
@@ -65,7 +65,13 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         }
         if CHECK && self.cx.options.races {
             let init = self.ctas[cta].mbars[&at].init;
-            if init.0 != by.w && self.warps[by.w].clock.get(init.0) < init.1 {
+            let warp = &self.warps[by.w];
+            let known = if init.0 == by.w {
+                warp.order.knows(by.lane as u32, init.3, init.1)
+            } else {
+                warp.clock.get(init.0).max(warp.clock.lane(init.0, init.3)) >= init.1
+            };
+            if !known {
                 self.report_pair(by.w, by.pc, by.lane, FindingKind::SharedRace, Some(init.2), || {
                     format!("the mbarrier at shared offset {at} is used without waiting for its initialisation")
                 });
@@ -95,7 +101,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                 let how = How { write: true, ..How::default() };
                 self.check_shared(by, cta, at as usize, 8, how);
             }
-            let init = (w, self.warps[w].clock.get(w), pc);
+            let init = (w, self.warps[w].clock.get(w), pc, l as u32);
             let n = i64::from(count);
             self.ctas[cta].mbars.insert(at, Mbar { expected: n, pending: n, init, ..Mbar::default() });
         }
@@ -119,7 +125,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
     /// An arrival with the flags of its instruction: it may lower the count of later phases, or have to leave this one
     /// incomplete.
     fn mbar_arrive_as(&mut self, by: By, (cta, at): (usize, u32), count: i64, tx: Option<i64>, flags: u16) -> Run<u64> {
-        let clock = if CHECK { Some(self.warps[by.w].clock.clone()) } else { None };
+        let clock = if CHECK { Some(self.released(by.w, 1 << by.lane)) } else { None };
         let b = self.mbar(by, cta, at)?;
         let token = b.phase << 32 | (b.pending as u64 & 0xffff_ffff);
         b.tx += tx.unwrap_or(0);
@@ -188,7 +194,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
 
     /// Bytes of a copy have landed. What the issuing warp knew comes before what waiters do after.
     pub(super) fn mbar_complete_tx(&mut self, by: By, cta: usize, at: u32, bytes: i64) -> Run {
-        let clock = if CHECK { Some(self.warps[by.w].clock.clone()) } else { None };
+        let clock = if CHECK { Some(self.released(by.w, 1 << by.lane)) } else { None };
         let b = self.mbar(by, cta, at)?;
         b.tx -= bytes;
         if let Some(c) = clock {
@@ -248,7 +254,8 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             last = Some((key, ok, at));
             if CHECK && ok && !i.has(flag::STRONG) {
                 let clock = self.ctas[cta].mbars[&at].last.clone();
-                self.warps[w].clock.join(&clock);
+                let together = (0..LANES).filter(|k| m >> k & 1 == 1 && a[*k] == a[l]).fold(0, |t, k| t | 1 << k);
+                self.acquire(w, together, &clock);
             }
         }
         if i.d != NONE {
