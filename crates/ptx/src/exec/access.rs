@@ -4,7 +4,8 @@ use super::gang::{Cta, Gang, Run, Warp};
 use super::inst::{Inst, Space};
 use super::regs::LANES;
 use crate::check::FindingKind;
-use crate::check::shadow::{Conflict, Rec, Touch, View};
+use crate::check::cell::{Conflict, Touch};
+use crate::check::record::{Rec, View};
 use crate::memory::{Access, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, split_address};
 
 /// The bytes an address names.
@@ -211,7 +212,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             return;
         }
         let view = view(&self.warps[by.w], by, how);
-        let (thread, value) = how.carrier.unwrap_or_else(|| (by.w, view.clock.get(by.w)));
+        let (thread, value) = how.carrier.unwrap_or_else(|| (by.w, view.clock().get(by.w)));
         let Some(rec) = Rec::new(value, thread, by.pc, 15, how.atomic, how.proxy) else { return };
         let touch = if how.write { Touch::Write } else { Touch::Read };
         let mut found = None;
@@ -288,7 +289,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             return;
         }
         let view = view(&self.warps[by.w], by, how);
-        let clock = view.clock;
+        let clock = view.clock();
         let (thread, value) = how.carrier.unwrap_or_else(|| (by.w, clock.get(by.w)));
         let Some(rec) = Rec::new(value, thread, by.pc, 15, how.atomic, how.proxy) else { return };
         let touch = if how.write { Touch::Write } else { Touch::Read };
@@ -401,7 +402,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
 #[inline(always)]
 fn view(warp: &Warp, by: By, how: How) -> View<'_> {
     let lanes = if how.lanes == 0 { 1 << by.lane } else { how.lanes };
-    View { clock: &warp.clock, order: &warp.order, me: by.w, lanes }
+    View::new(&warp.clock, &warp.order, by.w, lanes)
 }
 
 /// Bytes of a word that an access covers.

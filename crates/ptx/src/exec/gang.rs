@@ -6,9 +6,11 @@ use super::launch::LaunchCx;
 use super::mbarrier::Mbar;
 use super::regs::{LANES, Regs, Row32, Row64};
 use super::wgmma::WgmmaState;
+use crate::check::cell::SharedCell;
 use crate::check::clock::{Clock, Far};
+use crate::check::global::GlobalShadow;
 use crate::check::lanes::LaneOrder;
-use crate::check::shadow::{Cell, GlobalShadow, Pool};
+use crate::check::pool::Pool;
 use crate::check::{FindingKind, Findings};
 use crate::counters::Tally;
 use crate::exec::regs::Bank;
@@ -92,7 +94,7 @@ pub(crate) struct Cta {
     pub(crate) shared: Vec<u8>,
     /// Per word: low nibble written bytes, high nibble bytes in flight.
     pub(crate) written: Vec<u8>,
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) cells: Vec<SharedCell>,
     pub(crate) pool: Pool,
     pub(crate) mbars: BTreeMap<u32, Mbar>,
     pub(crate) barriers: BTreeMap<u8, Barrier>,
@@ -187,7 +189,7 @@ impl<'c, const CHECK: bool, const COUNT: bool> Gang<'c, CHECK, COUNT> {
                     first_warp: k * per,
                     shared: vec![0; cx.shared_bytes],
                     written: vec![0; words],
-                    cells: vec![Cell::default(); words],
+                    cells: vec![SharedCell::default(); words],
                     pool: Pool::default(),
                     mbars: BTreeMap::new(),
                     barriers: BTreeMap::new(),
@@ -197,7 +199,7 @@ impl<'c, const CHECK: bool, const COUNT: bool> Gang<'c, CHECK, COUNT> {
                 let c = &mut self.ctas[k];
                 c.shared.fill(0);
                 c.written.fill(0);
-                c.cells.fill(Cell::default());
+                c.cells.fill(SharedCell::default());
                 c.pool.clear();
                 c.mbars.clear();
                 c.barriers.clear();

@@ -2,7 +2,7 @@
 
 use super::gang::Gang;
 use super::mma;
-use crate::check::shadow::GlobalShadow;
+use crate::check::global::GlobalShadow;
 use crate::check::{Finding, Findings, Severity};
 use crate::counters::{BufferTraffic, ClassCounters, Counters, InstCounters, LineCounters, Tally};
 use crate::error::LaunchError;

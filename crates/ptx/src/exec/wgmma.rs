@@ -9,7 +9,8 @@ use super::gang::{Cta, Gang, Run, State, Warp};
 use super::inst::{Inst, Op, flag};
 use super::mma::{Acc, Elem, TileA, TileB, TileC, WgmmaSpec, load_a, load_acc, multiply, store_acc};
 use crate::check::FindingKind;
-use crate::check::shadow::{Rec, Touch, View};
+use crate::check::cell::{Conflict, Touch};
+use crate::check::record::{Rec, View};
 
 /// Asynchronous matrix work of one warp.
 #[derive(Default)]
@@ -298,13 +299,13 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         }
         let Warp { clock, order, cta, .. } = &self.warps[w];
         let Some(rec) = Rec::new(clock.get(w), w, pc, 15, false, true) else { return };
-        let view = View { clock, order, me: w, lanes: !0 };
+        let view = View::new(clock, order, w, !0);
         let mut found = None;
         let Cta { cells, pool, .. } = &mut self.ctas[*cta];
         for cell in &mut cells[offset / 4..offset / 4 + 4] {
             found = found.or(cell.touch(rec, Touch::Read, &view, |_| true, pool));
         }
-        if let Some(crate::check::shadow::Conflict::Race { other, .. }) = found {
+        if let Some(Conflict::Race { other, .. }) = found {
             self.report_pair(w, pc, 0, FindingKind::SharedRace, Some(other.pc()), || {
                 format!("shared byte {offset}: overwritten while a wgmma that reads it was not known to be complete")
             });
