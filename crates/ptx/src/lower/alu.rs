@@ -1,7 +1,8 @@
 //! Arithmetic, comparison, selection, conversion and moves.
 
-use super::builder::{Builder, Result, bank_of};
+use super::builder::{Builder, Result};
 use super::opcode::Mods;
+use super::scope::bank_of;
 use crate::error::Diagnostic;
 use crate::exec::alu::{self, CmpOp, Num};
 use crate::exec::inst::{Inst, NONE, Op, flag, untag};

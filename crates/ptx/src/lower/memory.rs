@@ -1,9 +1,10 @@
 //! Loads, stores, atomics and address arithmetic.
 
 use super::alu::kind_of;
-use super::builder::{Builder, Result, Sym};
+use super::builder::{Builder, Result};
 use super::forms::{ATOMICS, atomic_types, reduce_async_types};
 use super::opcode::Mods;
+use super::scope::Sym;
 use super::special::Special;
 use crate::error::Diagnostic;
 use crate::exec::alu;

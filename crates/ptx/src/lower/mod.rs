@@ -14,8 +14,10 @@ mod memory;
 mod opcode;
 mod operands;
 mod regalloc;
+mod scope;
 mod special;
 mod tensor;
+mod variables;
 mod warp;
 
 use crate::error::Diagnostic;

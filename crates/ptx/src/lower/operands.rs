@@ -1,7 +1,8 @@
 //! Operands of instructions: registers, literals, special registers, predicates and symbol addresses.
 
 use super::Special;
-use super::builder::{Builder, Result, Sym, symbol_value};
+use super::builder::{Builder, Result};
+use super::scope::{Sym, symbol_value};
 use crate::error::{Diagnostic, Pos};
 use crate::exec::inst::{Inst, NONE, tag, untag};
 use crate::exec::regs::{Bank, Kind};
