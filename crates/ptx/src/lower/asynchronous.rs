@@ -336,7 +336,7 @@ impl Builder<'_> {
             Op::MbarArrive => {
                 // The state may be left out only for barriers of other CTAs, where it is `_` in current syntax.
                 let has_state = !matches!(ops.first().map(|o| &o.kind), Some(OperandKind::Address { .. }));
-                let rest = if has_state { &ops[1..] } else { ops };
+                let rest = if has_state { ops.get(1..).unwrap_or_default() } else { ops };
                 self.arity(rest, if expect { 2 } else { 1 }, 2)?;
                 if has_state {
                     i.d = match &ops[0].kind {

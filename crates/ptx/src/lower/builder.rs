@@ -50,6 +50,7 @@ pub(super) fn build(module: &Module, entry: &str) -> std::result::Result<Program
         return Err(vec![Diagnostic::resolve(Pos::default(), message)]);
     };
     let mut b = Builder::new(module, f);
+    b.unique_functions();
     if let Err(e) = b.globals(f) {
         b.errors.push(e);
     }
@@ -109,6 +110,20 @@ impl<'m> Builder<'m> {
             ret: None,
             inlining: Vec::new(),
             errors: Vec::new(),
+        }
+    }
+
+    /// A name has one body, and addresses have 64 bits.
+    fn unique_functions(&mut self) {
+        if self.module.address_size != 64 {
+            let message = format!("addresses of {} bits are not supported", self.module.address_size);
+            self.errors.push(Diagnostic::unsupported(Pos { line: 1, column: 1 }, message));
+        }
+        let mut names = std::collections::HashSet::new();
+        for f in self.module.functions() {
+            if !names.insert(f.name.as_str()) {
+                self.errors.push(Diagnostic::resolve(f.at.0, format!("`{}` is defined twice", f.name)));
+            }
         }
     }
 

@@ -37,6 +37,18 @@ impl Scope {
     pub(super) fn define(&mut self, name: &str, sym: Sym) {
         self.syms.insert(name.into(), sym);
     }
+
+    /// Whether a declaration in this scope has already made a register that one of this name, or range, would make.
+    fn has_register(&self, name: &str, count: Option<u32>) -> bool {
+        let inside = |prefix: &str, count: u32, name: &str| {
+            let number = name.strip_prefix(prefix).filter(|n| *n == "0" || !n.starts_with('0'));
+            number.and_then(|n| n.parse::<u32>().ok()).is_some_and(|k| k < count)
+        };
+        match count {
+            None => self.syms.contains_key(name) || self.ranges.iter().any(|r| inside(&r.0, r.2, name)),
+            Some(c) => self.ranges.iter().any(|r| r.0 == name) || self.syms.keys().any(|s| inside(name, c, s)),
+        }
+    }
 }
 
 impl Builder<'_> {
@@ -54,6 +66,9 @@ impl Builder<'_> {
             }
             self.prog.banks[bank as usize] += n as usize;
             if let Some(scope) = self.scopes.last_mut() {
+                if scope.has_register(name, *count) {
+                    return Err(Diagnostic::resolve(self.pos, format!("register `{name}` is declared twice")));
+                }
                 match count {
                     None => scope.define(name, register(tag(bank, first), 0, ty)),
                     Some(c) => scope.ranges.push((name.clone(), tag(bank, first), *c, ty)),

@@ -44,6 +44,12 @@ impl Builder<'_> {
                 let mut bytes = Vec::new();
                 self.init_bytes(init, v, &mut bytes)?;
                 let var = &mut self.prog.globals[n];
+                let open = v.dims.first() == Some(&None);
+                if bytes.len() > var.bytes.len() && !open {
+                    let message =
+                        format!("`{}` has {} bytes, its initial value {}", v.name, var.bytes.len(), bytes.len());
+                    return Err(Diagnostic::resolve(v.at.0, message));
+                }
                 if bytes.len() > var.bytes.len() {
                     var.bytes.resize(bytes.len(), 0);
                 }
@@ -53,6 +59,9 @@ impl Builder<'_> {
         let mut offset = 0u64;
         for p in &f.params {
             offset = offset.next_multiple_of(p.alignment());
+            if self.prog.params.iter().any(|q| q.name == p.name) {
+                return Err(Diagnostic::resolve(p.at.0, format!("parameter `{}` is declared twice", p.name)));
+            }
             self.scopes[0].define(&p.name, Sym::Param(offset));
             self.prog.params.push(Param { name: p.name.clone(), offset, size: p.size() });
             offset = offset.saturating_add(p.size());

@@ -73,7 +73,7 @@ impl Default for Options {
             count: true,
             threads: 1,
             cooperative: false,
-            instruction_budget: 1 << 32,
+            instruction_budget: 1 << 28,
             idle_rounds: 2000,
             bank_conflict_ratio: 2.0,
             uncoalesced_ratio: 6.0,

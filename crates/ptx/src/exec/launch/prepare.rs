@@ -11,6 +11,8 @@ use crate::memory::{Access, Buffer, Memory};
 const MAX_BLOCK: u64 = 1024;
 const MAX_SHARED: usize = 227 << 10;
 const MAX_CLUSTER: u64 = 16;
+/// Warps of a launch; more would take days here.
+const MAX_WARPS: u64 = 1 << 32;
 /// Blocks that may be resident together.
 const MAX_RESIDENT: u64 = 1 << 12;
 
@@ -66,6 +68,9 @@ impl Program {
             return config(format!("{shared_bytes} bytes of shared memory exceed {MAX_SHARED}"));
         }
         let blocks: u64 = l.grid.iter().map(|v| u64::from(*v)).product();
+        if blocks.saturating_mul(threads.div_ceil(32)) > MAX_WARPS {
+            return config(format!("{blocks} blocks of {threads} threads exceed 2^32 warps"));
+        }
         if l.options.cooperative && blocks > MAX_RESIDENT {
             return config(format!("{blocks} blocks exceed the {MAX_RESIDENT} that can be resident"));
         }
