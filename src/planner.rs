@@ -9,23 +9,22 @@ use spinec_exec::runtime::Runtime;
 use spinec_ir::diag::SourceMap;
 use spinec_ir::ir::Module;
 use spinec_ir::plan::CONTEXT;
+use spinec_ir::spec::device::Device;
 use spinec_ir::spec::system::{System, engine};
 use spinec_ir::ty::{Env, Numerics};
 use spinec_passes::compile::{Compiled, compile, compile_recorded};
-use spinec_passes::cost::Device;
 use spinec_passes::pass::{Options, PassError, Program, Ran};
 use std::collections::BTreeMap;
 
 /// A runtime that runs plans of the phases of a system.
 pub fn planned(runtime: Box<dyn Runtime>, system: &System) -> Box<dyn Runtime> {
-    let options = options(system, Device::h200());
+    let options = options(system, built_in());
     Box::new(Planned::new(runtime, Box::new(move |m| compile(m, &options).map_err(|e| e.to_string()))))
 }
 
 /// What plans of a system are made with.
 pub fn options(system: &System, device: Device) -> Options {
-    let _ = system;
-    Options::new(device)
+    Options { classes: system.rules.clone(), ..Options::new(device) }
 }
 
 /// A system with its phases, for a command that plans.
@@ -66,15 +65,27 @@ pub fn subject(spec: &SpecArgs, plan: &PlanArgs) -> Result<Subject, Exit> {
     Ok(Subject { module: lowered.module, system, sources, options })
 }
 
+const H200: &str = include_str!("../devices/h200.yaml");
+
+/// The record plans are made for when none is named.
+fn built_in() -> Device {
+    match Device::from_yaml("h200.yaml", H200) {
+        Ok(d) => d,
+        Err(_) => unreachable!("a test reads the built-in record"),
+    }
+}
+
 /// The device record of a name or a file.
 pub fn device(name: Option<&str>) -> Result<Device, Exit> {
-    match name {
-        None | Some("h200") => Ok(Device::h200()),
-        Some(other) => {
-            output::error(&format!("there is no device record `{other}`; known is h200"));
-            Err(Exit::Usage)
-        }
-    }
+    let Some(name) = name.filter(|n| *n != "h200") else { return Ok(built_in()) };
+    let text = std::fs::read_to_string(name).map_err(|e| {
+        output::error(&format!("device record {name}: {e}; the built-in record is `h200`, anything else is a file"));
+        Exit::Usage
+    })?;
+    Device::from_yaml(name, &text).map_err(|(sources, diags)| {
+        output::diagnostics(diags, &sources);
+        Exit::Usage
+    })
 }
 
 impl Subject {

@@ -95,7 +95,7 @@ fn execute(args: &PassesArgs, spec: &SpecArgs) -> Result<Exit, Exit> {
             }
         }
     })?;
-    let plan = text::print(&compiled.plan.module);
+    let plan = spinec_ir::plan::text::print(&compiled.plan);
     if args.print_after.as_deref() == Some("plan") {
         output::line(plan.trim_end());
     }

@@ -10,7 +10,7 @@ use spinec_ir::diag::json_range as range;
 use spinec_ir::ir::{Func, OpId};
 use spinec_ir::plan::cost::{Totals, totals, unfused};
 use spinec_ir::plan::memory::{Memory, capacity, memory};
-use spinec_ir::plan::{Phase, Plan};
+use spinec_ir::plan::{Phase, Plan, text};
 use spinec_ir::ty::{Dim, Env};
 use spinec_passes::compile::Compiled;
 use spinec_passes::estimate::{Estimate, estimate};
@@ -26,7 +26,7 @@ fn show(args: &PlanCommandArgs) -> Result<Exit, Exit> {
     let subject = planner::subject(&args.spec, &args.plan)?;
     let compiled = subject.compile(&mut |_, _| {})?;
     if args.text {
-        output::line(spinec_ir::ir::text::print(&compiled.plan.module).trim_end());
+        output::line(text::print(&compiled.plan).trim_end());
         return Ok(Exit::Ok);
     }
     let serve = &subject.system.serve;

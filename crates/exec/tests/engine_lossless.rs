@@ -118,9 +118,7 @@ fn random_pairs_are_lossless_alone_and_in_a_batch() {
                 assert_eq!(want.done[i].tokens.len(), r.max_tokens, "{what}");
                 assert_eq!(alone, batch.done[i], "{what}: alone and in a batch");
                 assert_eq!(alone.tokens, want.done[i].tokens, "{what}: request {i}");
-                for step in STEPS {
-                    assert_eq!(solo(system, r, in_steps(step)), alone, "{what}: request {i} in steps of {step}");
-                }
+                assert_eq!(solo(system, r, in_steps(3)), alone, "{what}: request {i} in steps");
                 assert_eq!(narrow.done[i].tokens, want.done[i].tokens, "{what}: request {i}, width 2");
                 assert_eq!(solo(system, r, plain()).tokens, want.done[i].tokens, "{what}: plain alone");
                 full += alone.cycles.iter().filter(|c| c.accepted == c.proposal.len()).count();

@@ -73,6 +73,15 @@ fn variant(name: &str) -> System {
 }
 
 #[test]
+fn a_system_says_which_rules_may_fire() {
+    use spinec_ir::ty::RuleClass::*;
+    let s = variant("numerics_rules");
+    assert_eq!((s.numerics, s.rules), (Numerics::BF16, [Exact, Reassociating].into()));
+    let s = variant("block_8");
+    assert_eq!(s.rules, [Exact, Reassociating, RoundingChanging].into());
+}
+
+#[test]
 fn variants_are_what_they_say() {
     let draft = phase(&variant("block_8"), "draft");
     assert_eq!(output(&draft, "proposal"), "i32[N, 7]");

@@ -4,52 +4,16 @@
 //! own: a launch, and the longer of arithmetic and memory traffic. Every node costs at least one picosecond, so a larger term
 //! is never free.
 
+pub use spinec_ir::spec::device::Device;
+
 use crate::term::{Head, Term};
 use spinec_ir::ops::Opcode;
 use spinec_ir::ty::{DType, Env, TensorType, Type};
 
-/// What plans are costed against.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
-    /// Name.
-    pub name: String,
-    /// Memory, bytes.
-    pub memory: u64,
-    /// Memory bandwidth, bytes a second.
-    pub bandwidth: u64,
-    /// Products of 16-bit and narrower operands, operations a second.
-    pub flops_16: u64,
-    /// f32 operations a second.
-    pub flops_32: u64,
-    /// f64 operations a second.
-    pub flops_64: u64,
-    /// Time of an empty kernel, picoseconds.
-    pub launch_ps: u64,
-    /// Picoseconds a run must save for every MiB that stays resident for it.
-    pub resident_ps_per_mib: u64,
-}
-
-impl Device {
-    /// The H200's data-sheet rates. A resident MiB has to save a nanosecond a run: a table of 2 GiB, which displaces 100,000
-    /// positions of a 20 KiB key/value pool, is worth two microseconds a run and not less.
-    pub fn h200() -> Device {
-        Device {
-            name: "h200".to_owned(),
-            memory: 143_771 << 20,
-            bandwidth: 4_800_000_000_000,
-            flops_16: 990_000_000_000_000,
-            flops_32: 67_000_000_000_000,
-            flops_64: 34_000_000_000_000,
-            launch_ps: 2_000_000,
-            resident_ps_per_mib: 1_000,
-        }
-    }
-
-    /// The price of resident bytes in picoseconds, at least one; `weight` multiplies it.
-    pub fn resident_ps(&self, bytes: u64, weight: u64) -> u64 {
-        let ps = (u128::from(bytes) * u128::from(self.resident_ps_per_mib) * u128::from(weight)) >> 20;
-        u64::try_from(ps).unwrap_or(u64::MAX).max(1)
-    }
+/// The price of resident bytes in picoseconds, at least one; `weight` multiplies it.
+pub fn resident_ps(device: &Device, bytes: u64, weight: u64) -> u64 {
+    let ps = (u128::from(bytes) * u128::from(device.resident_ps_per_mib) * u128::from(weight)) >> 20;
+    u64::try_from(ps).unwrap_or(u64::MAX).max(1)
 }
 
 /// `n * 10^12 / rate`, rounded up, saturating.

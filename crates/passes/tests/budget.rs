@@ -5,7 +5,6 @@ mod support;
 use spinec_ir::ir::Module;
 use spinec_ir::ty::{Env, Numerics};
 use spinec_passes::choose::{Chooser, Reason, Wish};
-use spinec_passes::cost::Device;
 use spinec_passes::pack;
 use spinec_passes::pass::{self, Options, Program};
 use spinec_passes::region::{cut, terms};
@@ -18,7 +17,7 @@ const RELEASE: &str = "graphs/qwen3.8-27b-dspine.yaml";
 const MIB: u64 = 1 << 20;
 
 fn run(module: Module, change: impl FnOnce(&mut Options)) -> Program {
-    let mut options = Options::new(Device::h200());
+    let mut options = Options::new(h200());
     change(&mut options);
     pass::run(module, &options, &mut |_, _| {}).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -81,8 +80,8 @@ fn no_other_set_within_the_budget_saves_more() {
     let module = release("greedy");
     let func = &module.funcs[0];
     let cut = cut(func);
-    let (device, env) = (Device::h200(), Env::from([("N".to_owned(), 8)]));
-    let classes: BTreeSet<Class> = Options::new(Device::h200()).classes;
+    let (device, env) = (h200(), Env::from([("N".to_owned(), 8)]));
+    let classes: BTreeSet<Class> = Options::new(h200()).classes;
     let enabled: Vec<&Rule> = rules().filter(|r| classes.contains(&r.class)).collect();
     let region = (0..cut.regions.len()).max_by_key(|i| cut.regions[*i].ops.len()).expect("there are regions");
     let mut t = terms(&module, func, &cut, region).expect("a lowered function has terms");

@@ -2,10 +2,11 @@
 
 mod support;
 
+use support::h200;
+
 use proptest::prelude::*;
 use spinec_ir::ty::{Env, Numerics};
 use spinec_passes::choose::{Wish, problem};
-use spinec_passes::cost::Device;
 use spinec_passes::extract::{Choice, Problem, cheaper, exact, extract, greedy};
 use spinec_passes::pack;
 use spinec_passes::region::{cut, terms};
@@ -141,7 +142,7 @@ fn ties_go_to_the_first_choice() {
 #[test]
 fn the_regions_of_the_systems_are_extracted_optimally() {
     let all: Vec<&Rule> = rules().collect();
-    let (device, classes) = (Device::h200(), Class::ALL.into());
+    let (device, classes) = (h200(), Class::ALL.into());
     let env = Env::from([("N".to_owned(), 8)]);
     let mut seen = 0;
     for spec in ["graphs/spinal-demo.yaml", "graphs/qwen3.8-27b-dspine.yaml"] {

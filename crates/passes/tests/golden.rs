@@ -17,17 +17,7 @@ const SETS: [&str; 4] = ["s0", "s1", "s3", "s4"];
 
 /// A device on which only arithmetic takes time, so that models of any size are rewritten the same way.
 fn arithmetic_only(resident_ps_per_mib: u64) -> Device {
-    let rate = 1_000_000_000;
-    Device {
-        name: "arithmetic".to_owned(),
-        memory: u64::MAX,
-        bandwidth: u64::MAX,
-        flops_16: rate,
-        flops_32: rate,
-        flops_64: rate,
-        launch_ps: 0,
-        resident_ps_per_mib,
-    }
+    arithmetic(resident_ps_per_mib)
 }
 
 fn rewritten(module: &Module, device: Device) -> Program {

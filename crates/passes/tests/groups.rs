@@ -4,7 +4,6 @@ mod support;
 
 use spinec_ir::ir::{Func, Module, Op, OpId, ValueDef, ValueId};
 use spinec_ir::ops::Opcode;
-use spinec_passes::cost::Device;
 use spinec_passes::pass::{self, Options, Program};
 use std::collections::BTreeMap;
 use support::*;
@@ -12,7 +11,7 @@ use support::*;
 const RELEASE: &str = "graphs/qwen3.8-27b-dspine.yaml";
 
 fn run(module: Module, change: impl FnOnce(&mut Options)) -> Program {
-    let mut options = Options::new(Device::h200());
+    let mut options = Options::new(h200());
     change(&mut options);
     pass::run(module, &options, &mut |_, _| {}).unwrap_or_else(|e| panic!("{e}"))
 }

@@ -7,7 +7,6 @@ use spinec_ir::ir::{Attr, Attrs, Module, WeightId, text, verify};
 use spinec_ir::ops::Opcode;
 use spinec_ir::tensor::Tensor;
 use spinec_ir::ty::Numerics;
-use spinec_passes::cost::Device;
 use spinec_passes::pass::{self, Options, Program};
 use support::*;
 
@@ -61,15 +60,7 @@ impl Observer for Ran {
 
 fn program() -> (Module, Program) {
     let module = text::parse(NORM).expect("the text is well-formed");
-    let device = Device {
-        name: "arithmetic".to_owned(),
-        bandwidth: u64::MAX,
-        flops_16: 1_000_000_000,
-        flops_32: 1_000_000_000,
-        flops_64: 1_000_000_000,
-        launch_ps: 0,
-        resident_ps_per_mib: 1,
-    };
+    let device = arithmetic(1);
     let mut p = pass::run(module.clone(), &Options::new(device), &mut |_, _| {}).unwrap_or_else(|e| panic!("{e}"));
     let func = &mut p.module.funcs[0];
     let guard = func.ops.iter().find(|op| op.code == Opcode::Guarded).expect("factors pay").clone();
@@ -159,7 +150,7 @@ fn squares_stay_positive() {
 fn the_sampled_tail_is_guarded() {
     let system = system("graphs/qwen3.8-27b-dspine.yaml", Numerics::BF16, &[]);
     let run = |law: &str| {
-        let options = Options::new(Device::h200());
+        let options = Options::new(h200());
         pass::run(draft(&system, law), &options, &mut |_, _| {}).unwrap_or_else(|e| panic!("{e}"))
     };
     let p = run("sampled");

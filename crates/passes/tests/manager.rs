@@ -5,7 +5,6 @@ mod support;
 use spinec_ir::ir::testing::{Config, sample};
 use spinec_ir::ir::{Module, text};
 use spinec_ir::ty::Numerics;
-use spinec_passes::cost::Device;
 use spinec_passes::pass::{self, Options, PASSES, PassError, Program, Repeat, structural_hash};
 use spinec_passes::saturate::{Limits, Stop};
 use support::*;
@@ -18,7 +17,7 @@ const SYSTEMS: [&str; 4] = [
 ];
 
 fn run(module: Module, change: impl FnOnce(&mut Options)) -> Program {
-    let mut options = Options::new(Device::h200());
+    let mut options = Options::new(h200());
     change(&mut options);
     pass::run(module, &options, &mut |_, _| {}).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -52,7 +51,7 @@ fn the_result_does_not_depend_on_run_or_thread() {
 #[test]
 fn passes_run_in_order_and_report() {
     let mut seen = Vec::new();
-    let options = Options::new(Device::h200());
+    let options = Options::new(h200());
     let p = pass::run(phases(SYSTEMS[0], "greedy"), &options, &mut |ran, program| {
         assert_eq!(ran.after, structural_hash(program));
         seen.push(ran.clone());
@@ -69,7 +68,7 @@ fn passes_run_in_order_and_report() {
 #[test]
 fn a_pass_twice_is_a_pass_once() {
     for pass in PASSES.iter().filter(|p| p.repeat == Repeat::Nothing) {
-        let mut options = Options::new(Device::h200());
+        let mut options = Options::new(h200());
         options.stop_after = Some(pass.name.to_owned());
         let once = pass::run(phases(SYSTEMS[3], "mixed"), &options, &mut |_, _| {}).unwrap_or_else(|e| panic!("{e}"));
         let twice = pass::run_one(pass.name, once.clone(), &options).unwrap_or_else(|e| panic!("{e}"));
@@ -98,7 +97,7 @@ fn results_are_the_recorded_ones() {
 /// Weights derived from derived weights could not be computed from a checkpoint.
 #[test]
 fn rewriting_again_is_refused() {
-    let options = Options::new(Device::h200());
+    let options = Options::new(h200());
     let p = run(draft(&system(SYSTEMS[3], Numerics::BF16, &[]), "greedy"), |_| ());
     assert!(matches!(pass::run_one("rewrite", p, &options), Err(PassError::Internal(_))));
 }
@@ -128,7 +127,7 @@ fn hitting_a_limit_is_recorded_and_harmless() {
 
 #[test]
 fn unknown_passes_and_invalid_modules_are_refused() {
-    let mut options = Options::new(Device::h200());
+    let mut options = Options::new(h200());
     options.stop_after = Some("polish".to_owned());
     let module = phases(SYSTEMS[0], "greedy");
     let run = |m: Module, o: &Options| pass::run(m, o, &mut |_, _| {}).err();

@@ -12,7 +12,6 @@ use spinec_ir::ir::text::parse;
 use spinec_ir::ir::verify::verify;
 use spinec_ir::plan::text::print;
 use spinec_ir::plan::{Mechanism, Plan, Reason};
-use spinec_passes::cost::Device;
 use spinec_passes::fuse::Options;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -42,7 +41,7 @@ fn plan(name: &str, text: &str) -> Plan {
     let module = parse(text).unwrap_or_else(|e| panic!("{name}: {}", e[0]));
     let errors = verify(&module);
     assert!(errors.is_empty(), "{name}: {}", errors[0]);
-    let how = Options { device: Device::h200(), reassociate: !says(text, "; reassociate: no"), fuse: true };
+    let how = Options { device: plan_support::h200(), reassociate: !says(text, "; reassociate: no"), fuse: true };
     fused(module, &how).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 

@@ -8,12 +8,11 @@ use spinec_ir::ir::testing::{Config, sample};
 use spinec_ir::ir::text;
 use spinec_ir::plan::Plan;
 use spinec_ir::ty::Numerics;
-use spinec_passes::cost::Device;
 use spinec_passes::pass::Options;
 use spinec_passes::rules::Class;
 
 fn options() -> Options {
-    let mut o = Options::new(Device::h200());
+    let mut o = Options::new(plan_support::h200());
     o.classes = [Class::Exact, Class::Reassociating].into();
     // Small modules derive weights only if keeping them costs next to nothing.
     o.device.resident_ps_per_mib = 1;

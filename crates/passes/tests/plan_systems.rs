@@ -32,7 +32,7 @@ fn every_system_has_a_valid_plan() {
 }
 
 fn options() -> spinec_passes::pass::Options {
-    spinec_passes::pass::Options::new(spinec_passes::cost::Device::h200())
+    spinec_passes::pass::Options::new(plan_support::h200())
 }
 
 #[test]

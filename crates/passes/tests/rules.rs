@@ -8,7 +8,6 @@ use spinec_ir::ir::{Attr, Attrs, Func, Loc, Module, ValueId, Weight, WeightId, v
 use spinec_ir::ops::Opcode;
 use spinec_ir::tensor::Tensor;
 use spinec_ir::ty::{DType, Dim, Numerics, TensorType, Type};
-use spinec_passes::cost::Device;
 use spinec_passes::dag::append;
 use spinec_passes::pass::{self, Options, Program};
 use spinec_passes::region::{cut, terms};
@@ -614,16 +613,7 @@ impl WeightStore for Loaded<'_> {
 /// Functions in which left sides feed each other, through all passes: rules meet, tables are derived and joined.
 #[test]
 fn composed_terms_compute_the_same() {
-    let device = Device {
-        name: "arithmetic".to_owned(),
-        memory: u64::MAX,
-        bandwidth: u64::MAX,
-        flops_16: 1_000_000_000,
-        flops_32: 1_000_000_000,
-        flops_64: 1_000_000_000,
-        launch_ps: 0,
-        resident_ps_per_mib: 1,
-    };
+    let device = support::arithmetic(1);
     let mut options = Options::new(device);
     options.classes = Class::ALL.into();
     // Comparisons of computed values turn on the last bit.

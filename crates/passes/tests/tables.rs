@@ -17,23 +17,14 @@ const MIB: u64 = 1 << 20;
 
 fn program(spec: &str, numerics: Numerics, law: &str, change: impl FnOnce(&mut Options)) -> Program {
     let module = draft(&system(spec, numerics, &[]), law);
-    let mut options = Options::new(Device::h200());
+    let mut options = Options::new(h200());
     change(&mut options);
     pass::run(module, &options, &mut |_, _| {}).unwrap_or_else(|e| panic!("{spec} {law}: {e}"))
 }
 
 /// A device on which nothing but arithmetic takes time: what it prefers does not depend on the size of a model.
 fn arithmetic_only() -> Device {
-    Device {
-        name: "arithmetic".to_owned(),
-        memory: u64::MAX,
-        bandwidth: u64::MAX,
-        flops_16: 1_000_000_000,
-        flops_32: 1_000_000_000,
-        flops_64: 1_000_000_000,
-        launch_ps: 0,
-        resident_ps_per_mib: 100_000_000,
-    }
+    arithmetic(100_000_000)
 }
 
 /// The derived weights by type, in order.
@@ -109,6 +100,22 @@ fn exact_rules_alone_keep_the_products_in_f32() {
     // The predecessor's table is exact; without leave to round it stays as computed.
     assert!(types(&p).contains(&"f32[248320, 1024]".to_owned()), "{:?}", types(&p));
     assert!(!largest(&p).saturation.fired.keys().any(|r| r.starts_with("contract")));
+}
+
+/// The classes come from the system file.
+#[test]
+fn a_system_decides_which_rules_fire() {
+    let system = system("tests/filetests/variants/numerics_rules.yaml", Numerics::BF16, &[]);
+    let run = |options: &Options| {
+        let module = phases_of(&system, "greedy");
+        pass::run(module, options, &mut |_, _| {}).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let class = |name: &str| spinec_passes::rules::rules().find(|r| r.name == name).map(|r| r.class);
+    let narrow = run(&Options::for_system(h200(), &system)).fired();
+    assert!(narrow.keys().all(|r| class(r) <= Some(Class::Reassociating)), "{narrow:?}");
+    let wide = run(&Options::new(h200())).fired();
+    assert!(wide.keys().any(|r| class(r) == Some(Class::RoundingChanging)), "{wide:?}");
+    assert!(narrow["linear-shift"] > 0 && !narrow.contains_key("argmax-scale"));
 }
 
 #[test]

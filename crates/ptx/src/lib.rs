@@ -58,7 +58,7 @@ pub use counters::{BufferTraffic, ClassCounters, Counters, InstCounters, LineCou
 pub use error::{Diagnostic, DiagnosticKind, LaunchError, Pos};
 pub use exec::inst::Class;
 pub use exec::launch::{Arg, Launch, Options, Report};
-pub use lower::{Param, Program};
+pub use lower::{OpcodeForm, Param, Program, opcode_forms};
 pub use memory::{Access, BufferId, Memory};
 pub use syntax::parse;
 pub use tensormap::{TensorMap, TensorType};

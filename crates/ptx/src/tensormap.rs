@@ -76,7 +76,8 @@ pub struct TensorMap {
     pub strides: Vec<u64>,
     /// Elements of the box copied at once.
     pub box_dims: Vec<u32>,
-    /// Steps between copied elements; empty means 1 everywhere.
+    /// Steps between copied elements; empty means 1 everywhere. The first is ignored, as by the driver: the contiguous
+    /// dimension has no step without interleaving.
     pub element_strides: Vec<u32>,
     /// Swizzle over rows of 32, 64 or 128 bytes; 0 for none.
     pub swizzle: u32,
@@ -99,10 +100,11 @@ impl TensorMap {
         if self.strides.len() != rank - 1 || self.box_dims.len() != rank {
             return Err(format!("rank {rank} needs {} strides and {rank} box dimensions", rank - 1));
         }
-        let steps = if self.element_strides.is_empty() { vec![1; rank] } else { self.element_strides.clone() };
+        let mut steps = if self.element_strides.is_empty() { vec![1; rank] } else { self.element_strides.clone() };
         if steps.len() != rank || steps.iter().any(|s| !(1..=8).contains(s)) {
             return Err("element strides are 1 to 8, one a dimension".into());
         }
+        steps[0] = 1;
         if !self.base.is_multiple_of(16) {
             return Err("the tensor's address is not a multiple of 16".into());
         }
@@ -115,7 +117,7 @@ impl TensorMap {
         if let Some(b) = self.box_dims.iter().find(|b| !(1..=256).contains(*b)) {
             return Err(format!("box dimension {b} is not in 1..=256"));
         }
-        let row = u64::from(self.box_dims[0].div_ceil(steps[0])) * self.ty.size();
+        let row = u64::from(self.box_dims[0]) * self.ty.size();
         if !row.is_multiple_of(16) {
             return Err(format!("inner box of {row} bytes is not a multiple of 16"));
         }
@@ -171,8 +173,8 @@ impl TensorMap {
 
     /// Elements of the box in each dimension, and the bytes of a whole box.
     pub fn box_shape(&self) -> (Vec<u64>, u64) {
-        let shape: Vec<u64> =
-            self.box_dims.iter().zip(&self.element_strides).map(|(b, s)| u64::from(b.div_ceil((*s).max(1)))).collect();
+        let step = |k: usize| if k == 0 { 1 } else { self.element_strides.get(k).map_or(1, |s| (*s).max(1)) };
+        let shape: Vec<u64> = self.box_dims.iter().enumerate().map(|(k, b)| u64::from(b.div_ceil(step(k)))).collect();
         let bytes = shape.iter().product::<u64>() * self.ty.size();
         (shape, bytes)
     }

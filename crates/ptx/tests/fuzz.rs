@@ -184,6 +184,81 @@ fn random_programs() {
     }
 }
 
+/// Opcodes with their modifiers as compilers write them, beside the bare forms.
+const WRITTEN: &str = "ld.global.v4.b32 ld.param.u64 ld.shared.b128 st.global.v2.f32 st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 \
+    atom.global.cas.b32 atom.shared.add.u32 red.global.add.f32 red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 \
+    mbarrier.arrive.shared.b64 mbarrier.arrive.expect_tx.shared::cta.b64 mbarrier.init.shared.b64 mbarrier.try_wait.parity.shared.b64 \
+    mbarrier.arrive_drop.noComplete.shared.b64 mbarrier.pending_count.b64 mbarrier.inval.shared.b64 mbarrier.complete_tx.relaxed.cta.shared.b64 \
+    cp.async.ca.shared.global cp.async.cg.shared.global.L2::cache_hint cp.async.wait_group cp.async.mbarrier.arrive.noinc.shared.b64 \
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster cp.async.bulk.global.shared::cta.bulk_group \
+    cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes \
+    cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group cp.async.bulk.prefetch.tensor.2d.L2.global \
+    cp.async.bulk.prefetch.L2.global cp.async.bulk.wait_group.read bar.red.popc.u32 bar.red.and.pred barrier.cluster.arrive.release.aligned \
+    bar.warp.sync fence.proxy.tensormap::generic.acquire.gpu setmaxnreg.inc.sync.aligned.u32 shfl.sync.idx.b32 vote.sync.ballot.b32 \
+    match.any.sync.b32 redux.sync.add.u32 elect.sync ldmatrix.sync.aligned.m8n8.x4.shared.b16 stmatrix.sync.aligned.m8n8.x2.shared.b16 \
+    movmatrix.sync.aligned.m8n8.trans.b16 mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 wgmma.wait_group.sync.aligned \
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 isspacep.global mapa.shared::cluster.u32 getctarank.u64 cvta.to.global.u64 \
+    prefetch.global.L2 createpolicy.fractional.L2::evict_first.b64 mov.b128 mov.b64 mov.b32 setp.lt.and.s32 set.lt.u32.f32 selp.b32 \
+    call call.uni brx.idx bra lop3.b32 bfi.b64 madc.hi.cc.u32";
+
+/// Any number of any operands after any opcode: an error or a program, never a panic.
+#[test]
+fn operands_of_every_kind_and_number() {
+    let mut r = Rng(0xf00d);
+    let operands = [
+        "%r1",
+        "%d1",
+        "%p1",
+        "!%p1",
+        "%q1",
+        "_",
+        "5",
+        "-1",
+        "0f3F800000",
+        "1.5",
+        "[%d1]",
+        "[%r1+4]",
+        "[tile]",
+        "[tile+8]",
+        "[7]",
+        "{%r1}",
+        "{%r1, %r2}",
+        "{%r1, %r2, %r3, %r4}",
+        "{%d1, %d2}",
+        "{%f1, %f2, %f3, %f4}",
+        "{}",
+        "[%d1, {%r1, %r2}]",
+        "[%d1, {}]",
+        "%r1|%p1",
+        "%p1|%p2",
+        "tile",
+        "tile+4",
+        "L",
+        "table",
+        "%tid.x",
+        "(%r1)",
+        "(x)",
+        "-%r1",
+        "f",
+        "WARP_SZ",
+    ];
+    let forms: Vec<String> = spinec_ptx::opcode_forms().into_iter().map(|f| f.text).collect();
+    let opcodes: Vec<&str> = forms.iter().map(String::as_str).chain(WRITTEN.split_whitespace()).collect();
+    let written = opcodes.len() - WRITTEN.split_whitespace().count();
+    for (k, op) in opcodes.iter().enumerate() {
+        for _ in 0..if k < written { 4 } else { 150 } {
+            let list: Vec<&str> = (0..r.below(7)).map(|_| operands[r.below(operands.len() as u64) as usize]).collect();
+            let guard = if r.below(5) == 0 { "@%p1 " } else { "" };
+            digest(&format!(
+                ".version 9.0\n.target sm_90a\n.func f(.param .b64 a) {{ ret; }}\n.visible .entry k(.param .u64 a) {{\n.reg .pred %p<4>; \
+                 .reg .b32 %r<8>; .reg .b64 %d<8>; .reg .b128 %q<2>; .reg .f32 %f<8>; .shared .align 16 .b8 tile[64]; .param .b64 x;\n\
+                 table: .branchtargets L;\n{guard}{op} {};\nL: ret;\n}}",
+                list.join(", ")
+            ));
+        }
+    }
+}
+
 /// The same program gives the same report on any number of threads.
 #[test]
 fn threads_do_not_show() {

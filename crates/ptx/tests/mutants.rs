@@ -1,8 +1,8 @@
 //! Seeded bugs: every one is reported with the right kind at the right source line.
 //!
-//! `mutants.json` says what is replaced in which kernel, the kind expected (alternatives by `|`) and texts of the source
-//! lines of which one must be that of the finding, or of the other access of a race. The PTX of each mutant is stored;
-//! a test of the NVRTC driver keeps it current.
+//! `mutants.json` says what is replaced in which kernel, the kind of the finding, a text of its source line (`at`) and,
+//! where the finding has two sides, one of the other's (`other`); of a race either access may come first. The PTX of each
+//! mutant is stored; a test of the NVRTC driver keeps it current.
 
 mod common;
 use common::*;
@@ -17,6 +17,7 @@ struct Mutant {
     replace: String,
     kind: String,
     at: String,
+    other: Option<String>,
 }
 
 fn mutants() -> Vec<Mutant> {
@@ -46,13 +47,13 @@ fn run(m: &Mutant) -> Report {
     c.run(&p, Options { idle_rounds: 100, ..Options::default() })
 }
 
-/// Source lines of the mutant that contain one of the texts.
-fn lines(m: &Mutant) -> BTreeSet<u32> {
+/// The one source line of the mutant that contains a text.
+fn line(m: &Mutant, text: &str) -> u32 {
     let source = std::fs::read_to_string(data(&format!("../kernels/{}.cu", m.kernel))).expect("kernel exists");
     let source = source.replace(&m.find, &m.replace);
-    let wanted: Vec<&str> = m.at.split('|').collect();
-    let hit = |l: &str| wanted.iter().any(|w| l.contains(w));
-    (1..).zip(source.lines()).filter(|(_, l)| hit(l)).map(|(n, _)| n).collect()
+    let hits: Vec<u32> = (1..).zip(source.lines()).filter(|(_, l)| l.contains(text)).map(|(n, _)| n).collect();
+    assert_eq!(hits.len(), 1, "{}: lines {hits:?} have {text}", m.name);
+    hits[0]
 }
 
 #[test]
@@ -61,16 +62,17 @@ fn every_mutant_is_reported() {
     let mut missed = Vec::new();
     for m in &list {
         let r = run(m);
-        let places = lines(m);
-        assert!(!places.is_empty(), "{}: no line has {}", m.name, m.at);
+        let at = Some(line(m, &m.at));
+        let other = m.other.as_ref().map(|o| line(m, o));
+        let race = m.kind.ends_with("_race");
+        assert!(!race || other.is_some(), "{}: a race has two sides", m.name);
         let right = |f: &spinec_ptx::Finding| {
-            let kind = m.kind.split('|').any(|k| k == f.kind.name());
-            let line = [f.source_line, f.other_source_line].into_iter().flatten().any(|l| places.contains(&l));
-            kind && line
+            let sides = (f.source_line, f.other_source_line);
+            f.kind.name() == m.kind && (sides == (at, other) || (race && sides == (other, at)))
         };
         if !r.findings.iter().any(right) {
             let found: String = r.findings.iter().map(|f| format!("\n    {f}")).collect();
-            missed.push(format!("\n{}: wanted {} at lines {places:?}, found:{found}", m.name, m.kind));
+            missed.push(format!("\n{}: wanted {} at lines {at:?}, {other:?}, found:{found}", m.name, m.kind));
         }
     }
     assert!(missed.is_empty(), "{} of {} mutants missed:{}", missed.len(), list.len(), missed.concat());

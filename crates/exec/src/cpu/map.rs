@@ -15,7 +15,7 @@ pub(super) const MAX_LOADS: usize = 8;
 /// Most registers of a program.
 pub(super) const MAX_REGISTERS: usize = 24;
 /// Elements times steps below which a second thread costs more than it saves.
-const MIN_WORK: usize = 1 << 16;
+const MIN_WORK: usize = 1 << 14;
 /// Elements of one task.
 const TASK: usize = 8 * CHUNK;
 

@@ -3,6 +3,7 @@
 use super::batch::{Feed, first_rows, flags, ints, put_rows, take_rows};
 use super::programs::{Law, PhaseFn};
 use super::request::{Active, Cycle};
+use super::verify::Blocks;
 use super::{Candidates, Engine, EngineError, Events};
 use crate::runtime::{Mode, RunError};
 use spinec_ir::tensor::Tensor;
@@ -104,7 +105,8 @@ impl Engine<'_> {
         let per = proposal.len() / batch.len();
         let kept: Vec<String> =
             commit.wires.values().filter(|w| w.phase == "verify").map(|w| w.output.clone()).collect();
-        let verified = self.verify(&verify, &kept, &feed, batch, &positions, &widths, per)?;
+        let blocks = Blocks { batch, positions: &positions, widths: &widths, proposals: per };
+        let verified = self.verify(&verify, &kept, &feed, &blocks)?;
         self.totals.times.verify += began.elapsed();
         events.span("verify", began, batch.len());
 

@@ -30,6 +30,21 @@ pub(super) struct Verdict {
     pub rows: usize,
 }
 
+/// Outputs of a phase by name.
+type Outputs = BTreeMap<String, Tensor>;
+
+/// The blocks of a batch.
+pub(super) struct Blocks<'a> {
+    /// Requests by their place among the active ones.
+    pub batch: &'a [usize],
+    /// Position of each anchor.
+    pub positions: &'a [usize],
+    /// Rows to verify of each.
+    pub widths: &'a [usize],
+    /// Proposals of a block.
+    pub proposals: usize,
+}
+
 /// What a batch's verification leaves.
 pub(super) struct Verified {
     pub verdicts: Vec<Verdict>,
@@ -42,12 +57,12 @@ pub(super) struct Step {
     /// Members by their place in the batch.
     members: Vec<usize>,
     /// Outputs that later phases are wired to.
-    outputs: BTreeMap<String, Tensor>,
+    outputs: Outputs,
 }
 
 impl Verified {
     /// Groups of members that ran the same number of rows, and for each the outputs of all their rows.
-    pub fn groups(mut self) -> Result<Vec<(Vec<usize>, BTreeMap<String, Tensor>)>, EngineError> {
+    pub fn groups(mut self) -> Result<Vec<(Vec<usize>, Outputs)>, EngineError> {
         if self.steps.len() == 1 {
             return Ok(self.steps.pop().map(|s| (s.members, s.outputs)).into_iter().collect());
         }
@@ -59,7 +74,7 @@ impl Verified {
             if members.is_empty() {
                 continue;
             }
-            let mut outputs = BTreeMap::new();
+            let mut outputs = Outputs::new();
             for name in self.steps[last].outputs.keys() {
                 let mut parts = Vec::new();
                 for step in &self.steps[..=last] {
@@ -105,17 +120,15 @@ impl Engine<'_> {
         out
     }
 
-    /// Verifies a block of each request of `batch` at `positions`. `feed` holds what the phase is wired to.
+    /// Verifies blocks. `feed` holds what the phase is wired to; of its outputs those that `kept` names are handed on.
     pub(super) fn verify(
         &mut self,
         phase: &PhaseFn,
         kept: &[String],
         feed: &Feed,
-        batch: &[usize],
-        positions: &[usize],
-        widths: &[usize],
-        proposals: usize,
+        blocks: &Blocks<'_>,
     ) -> Result<Verified, EngineError> {
+        let Blocks { batch, positions, widths, proposals } = *blocks;
         let in_steps = takes_steps(phase);
         let none = || Verdict { accepted: 0, token: 0, sound: false, committed: 0, rows: 0 };
         let mut out = Verified { verdicts: batch.iter().map(|_| none()).collect(), steps: Vec::new() };

@@ -11,12 +11,12 @@ use spinec_exec::runtime::{Runtime, Tables};
 use spinec_exec::tensorfile::read_tensors;
 use spinec_exec::weights::{CheckpointWeights, DtypeRule};
 use spinec_ir::diag::render;
+use spinec_ir::spec::device::Device;
 use spinec_ir::spec::system::{Overrides, System};
 use spinec_ir::spec::{Loaded, load};
 use spinec_ir::tensor::Tensor;
 use spinec_ir::ty::Numerics;
 use spinec_passes::compile::compile;
-use spinec_passes::cost::Device;
 use spinec_passes::pass::Options;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -133,7 +133,9 @@ pub fn runtime(system: &System) -> Box<dyn Runtime> {
 
 /// A runtime that runs what the compiler makes of modules.
 pub fn planned(runtime: Box<dyn Runtime>) -> Box<dyn Runtime> {
-    let options = Options::new(Device::h200());
+    let record = include_str!("../../../../devices/h200.yaml");
+    let device = Device::from_yaml("h200.yaml", record).unwrap_or_else(|_| panic!("the record is sound"));
+    let options = Options::new(device);
     Box::new(Planned::new(runtime, Box::new(move |m| compile(m, &options).map_err(|e| e.to_string()))))
 }
 

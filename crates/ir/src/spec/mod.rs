@@ -2,6 +2,7 @@
 
 pub mod ast;
 mod bare;
+pub mod device;
 pub mod expr;
 mod fields;
 mod help;

@@ -36,7 +36,10 @@ impl Classes<'_> {
                 node.head = Some(Head::Leaf(place as u32));
             }
         }
-        let definition = Definition { text: dag.text(), spread: self.spread(&dag, leaves), dag };
+        // What is rounded otherwise is another weight.
+        let storage = self.derivable[k].map(|d| d.1.to_string()).unwrap_or_default();
+        let text = format!("{}{storage}", dag.text());
+        let definition = Definition { text, spread: self.spread(&dag, leaves), dag };
         self.definitions.borrow_mut().insert(k, definition.clone());
         definition
     }

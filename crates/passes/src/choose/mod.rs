@@ -7,6 +7,7 @@
 mod classes;
 mod define;
 mod slow;
+mod widths;
 
 use crate::cost::Device;
 use crate::dag::Dag;
@@ -204,18 +205,29 @@ impl<'a> Chooser<'a> {
         self.classes.definitions()
     }
 
-    /// Time a run takes longer if one more class is not derived.
-    fn saving(&self, chosen: &Choosing, present: &BTreeSet<String>, class: usize) -> u64 {
+    /// Time a run takes longer if one more class is not derived, nor another in its place that is as large: the same table
+    /// turned, say.
+    fn saving(&self, chosen: &Choosing, present: &BTreeSet<String>, class: usize, bytes: u64) -> u64 {
         let mut without: BTreeSet<usize> = chosen.missed.values().map(|m| m.0).collect();
         without.insert(class);
-        let problem = self.classes.problem(&self.roots, &without, &self.classes.there(present), Some(1));
-        let time = extract(&problem).map_or(u64::MAX, |p| self.classes.measure(&problem, &p).time_ps);
-        time.saturating_sub(chosen.time_ps)
+        let there = self.classes.there(present);
+        loop {
+            let problem = self.classes.problem(&self.roots, &without, &there, Some(1));
+            let Some(picks) = extract(&problem) else { return u64::MAX };
+            let before = without.len();
+            let derived = self.classes.derived(&picks);
+            let instead = derived.iter().filter(|(text, d)| !chosen.derived.contains_key(*text) && d.1 >= bytes);
+            without.extend(instead.map(|(_, d)| d.0));
+            if without.len() == before {
+                return self.classes.measure(&problem, &picks).time_ps.saturating_sub(chosen.time_ps);
+            }
+        }
     }
 
     /// What each derived weight of a choice saves a run, by definition.
     pub fn savings(&self, chosen: &Choosing, present: &BTreeSet<String>) -> BTreeMap<String, u64> {
-        chosen.derived.iter().map(|(text, (k, _))| (text.clone(), self.saving(chosen, present, *k))).collect()
+        let saving = |(k, bytes): &(usize, u64)| self.saving(chosen, present, *k, *bytes);
+        chosen.derived.iter().map(|(text, d)| (text.clone(), saving(d))).collect()
     }
 
     /// The choice as a term. `wanted` are derived weights the region would have without a budget; `reason` is why those it

@@ -30,6 +30,8 @@ pub(super) struct Groups<'a> {
     pub of: BTreeMap<OpId, usize>,
     order: Vec<OpId>,
     decisions: BTreeMap<(OpId, OpId), Decision>,
+    /// By op of this block, the ops of this block it waits for.
+    waits: BTreeMap<OpId, BTreeSet<OpId>>,
 }
 
 impl<'a> Groups<'a> {
@@ -45,11 +47,17 @@ impl<'a> Groups<'a> {
             let deps = c.deps[id.index()].iter().filter_map(|d| c.lifted(*d, block)).filter(|d| *d != top);
             inside.entry(top).or_default().extend(deps);
         }
-        let mut g =
-            Groups { c, nodes: Vec::new(), of: BTreeMap::new(), order: order.clone(), decisions: BTreeMap::new() };
+        let mut g = Groups {
+            c,
+            nodes: Vec::new(),
+            of: BTreeMap::new(),
+            order: order.clone(),
+            decisions: BTreeMap::new(),
+            waits: inside,
+        };
         for id in order {
             let ops = BTreeSet::from([id]);
-            let deps = inside.remove(&id).unwrap_or_default();
+            let deps = g.waits.get(&id).cloned().unwrap_or_default();
             let (form, times) = if c.roles.role[id.index()] == Role::Control {
                 (None, [0; 2])
             } else {
@@ -72,6 +80,62 @@ impl<'a> Groups<'a> {
             if !changed {
                 break;
             }
+        }
+        self.sink();
+    }
+
+    /// Elementwise ops whose only reader is one kernel move there if less is moved: what is small between two kernels goes
+    /// between them, not what was made of it.
+    fn sink(&mut self) {
+        for id in self.order.clone().into_iter().rev() {
+            let from = self.of[&id];
+            let users = &self.c.uses[id.index()];
+            let Some((first, _)) = users.first() else { continue };
+            let Some(to) = self.of.get(first).copied().filter(|to| *to != from) else { continue };
+            let alone = users.iter().all(|(u, partial)| !partial && self.of.get(u) == Some(&to));
+            let rooted = self.c.func.op(id).results.iter().any(|v| self.c.roles.roots[v.index()]);
+            if rooted || !alone || !self.c.code(id).def().elementwise {
+                continue;
+            }
+            let (Some(a), Some(b)) = (&self.nodes[from], &self.nodes[to]) else { continue };
+            if a.ops.len() < 2 || a.form.is_none() || b.form.is_none() {
+                continue;
+            }
+            let (mut less, mut more) = (a.ops.clone(), b.ops.clone());
+            less.remove(&id);
+            more.insert(id);
+            let (Ok(fa), Ok(fb)) = (form(self.c, &less), form(self.c, &more)) else { continue };
+            let (ta, tb) = (time(self.c, &less, &fa), time(self.c, &more, &fb));
+            let now = [0, 1].map(|e| a.times[e].saturating_add(b.times[e]));
+            let then = [0, 1].map(|e| ta[e].saturating_add(tb[e]));
+            if then[0] > now[0] || then[1] > now[1] || then == now {
+                continue;
+            }
+            self.nodes[from] = Some(self.node(less, fa, ta));
+            self.nodes[to] = Some(self.node(more, fb, tb));
+            self.of.insert(id, to);
+            self.moved(id, from, to);
+        }
+    }
+
+    fn node(&self, ops: BTreeSet<OpId>, form: Form, times: [u64; 2]) -> Node {
+        let mut deps: BTreeSet<OpId> = ops.iter().filter_map(|id| self.waits.get(id)).flatten().copied().collect();
+        deps.retain(|d| !ops.contains(d));
+        Node { ops, form: Some(form), times, deps }
+    }
+
+    /// Sets the records of an op's edges right after it moved.
+    fn moved(&mut self, id: OpId, from: usize, to: usize) {
+        let producers: Vec<OpId> =
+            self.c.deps[id.index()].iter().copied().filter(|p| self.of.get(p) == Some(&from)).collect();
+        for p in producers {
+            self.refuse(p, id, Reason::Costlier, "less is moved if it is computed where it is used".to_owned());
+        }
+        let users: Vec<OpId> =
+            self.c.uses[id.index()].iter().map(|u| u.0).filter(|u| self.of.get(u) == Some(&to)).collect();
+        for u in users {
+            let reason = self.reason(self.family(id), id, u, Reason::SameRows);
+            self.record(id, u, reason, String::new());
         }
     }
 
@@ -224,13 +288,11 @@ impl<'a> Groups<'a> {
             return false;
         }
         let family = form.family;
-        let mut deps: BTreeSet<OpId> = a.deps.union(&b.deps).copied().collect();
-        deps.retain(|d| !ops.contains(d));
         for id in &ops {
             self.of.insert(*id, p);
         }
         self.nodes[q] = None;
-        self.nodes[p] = Some(Node { ops, form: Some(form), times, deps });
+        self.nodes[p] = Some(self.node(ops, form, times));
         let reason = self.reason(family, producer, consumer, asked);
         self.record(producer, consumer, reason, String::new());
         true
@@ -246,7 +308,7 @@ impl<'a> Groups<'a> {
     }
 
     /// Nodes a node waits for.
-    fn waits(&self, n: usize) -> impl Iterator<Item = usize> + '_ {
+    fn before(&self, n: usize) -> impl Iterator<Item = usize> + '_ {
         let deps = self.nodes[n].iter().flat_map(|n| &n.deps);
         deps.filter_map(|d| self.of.get(d).copied()).filter(move |d| *d != n)
     }
@@ -255,13 +317,13 @@ impl<'a> Groups<'a> {
     fn cyclic(&self, p: usize, q: usize) -> bool {
         let reaches = |from: usize, to: usize| {
             let mut seen = vec![false; self.nodes.len()];
-            let mut stack: Vec<usize> = self.waits(from).filter(|n| *n != to).collect();
+            let mut stack: Vec<usize> = self.before(from).filter(|n| *n != to).collect();
             while let Some(n) = stack.pop() {
                 if n == to {
                     return true;
                 }
                 if !std::mem::replace(&mut seen[n], true) {
-                    stack.extend(self.waits(n));
+                    stack.extend(self.before(n));
                 }
             }
             false
@@ -283,7 +345,7 @@ impl<'a> Groups<'a> {
         if std::mem::replace(&mut done[n], true) {
             return;
         }
-        let mut before: Vec<usize> = self.waits(n).collect();
+        let mut before: Vec<usize> = self.before(n).collect();
         before.sort_unstable();
         before.dedup();
         for d in before {

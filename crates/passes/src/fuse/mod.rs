@@ -24,9 +24,6 @@ use spinec_ir::plan::role::Roles;
 use spinec_ir::plan::{Decision, DerivedWeight, Plan, verify};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Multiprocessors a kernel needs to fill before it has the device's rates.
-const MULTIPROCESSORS: u64 = 132;
-
 /// What fusion is asked for.
 #[derive(Clone, Debug)]
 pub struct Options {

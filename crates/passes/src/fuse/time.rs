@@ -49,15 +49,17 @@ fn at(c: &Context, ops: &BTreeSet<OpId>, form: &Form, env: &Env) -> u64 {
         (false, Family::Gemm | Family::Attention) if narrow => device.flops_16,
         _ => device.flops_32,
     };
-    let share = blocks(form, env).clamp(1, super::MULTIPROCESSORS);
+    // A kernel has the device's rates if its blocks fill the multiprocessors.
+    let all = device.multiprocessors.max(1);
+    let share = blocks(form, env).map_or(all, |n| n.clamp(1, all));
     let scaled = |n: u128, rate: u64, share: u64| {
-        let ps = n * 1_000_000_000_000 * u128::from(super::MULTIPROCESSORS);
+        let ps = n * 1_000_000_000_000 * u128::from(all);
         u64::try_from(ps / (u128::from(rate.max(1)) * u128::from(share))).unwrap_or(u64::MAX)
     };
     // Only long rows are split; what follows is left to the last block of a row.
     let mut ps = 0;
     if let Some((split, pieces)) = long_rows(c, ops, form, env) {
-        let share = u64::try_from(pieces).unwrap_or(u64::MAX).clamp(1, super::MULTIPROCESSORS);
+        let share = u64::try_from(pieces).unwrap_or(u64::MAX).clamp(1, all);
         ps = scaled(split.min(bytes), device.bandwidth, share);
         bytes = bytes.saturating_sub(split);
     }
@@ -85,12 +87,12 @@ fn long_rows(c: &Context, ops: &BTreeSet<OpId>, form: &Form, env: &Env) -> Optio
     found
 }
 
-/// Blocks that work at once; kernels around products fill the device by splitting what they sum.
-fn blocks(form: &Form, env: &Env) -> u64 {
+/// Blocks that work at once; `None` for kernels around products, which fill any device by splitting what they sum.
+fn blocks(form: &Form, env: &Env) -> Option<u64> {
     if !form.family.is_row() {
-        return super::MULTIPROCESSORS;
+        return None;
     }
     let n = form.rows.iter().try_fold(1i64, |n, d| n.checked_mul(d.eval(env)?));
     let n = n.and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
-    if form.pointwise { n.div_ceil(POINTS) } else { n }
+    Some(if form.pointwise { n.div_ceil(POINTS) } else { n })
 }

@@ -17,7 +17,7 @@ pub(super) struct Table {
 impl Table {
     /// The weight of a derivation, made if it is new. `runs` is how often the region that uses it runs.
     pub fn derive(&mut self, program: &mut Program, d: &Derivation, runs: u64) -> Result<WeightId, PassError> {
-        let text = d.definition.text();
+        let text = format!("{}{}", d.definition.text(), d.storage);
         let saving_ps = d.saving_ps.saturating_mul(runs);
         if let Some(i) = self.by_definition.get(&text) {
             let known = &mut program.derived[*i];

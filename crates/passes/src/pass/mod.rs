@@ -1,6 +1,7 @@
 //! The pass manager: one static table, run in order, every result verified.
 
 mod budget;
+pub mod check;
 mod clean;
 mod derive;
 mod group;
@@ -12,7 +13,8 @@ use crate::cost::Device;
 use crate::rules::Class;
 use crate::saturate::{self, Limits};
 use spinec_ir::ir::{Module, WeightId, canonical, text, verify};
-use std::collections::BTreeSet;
+use spinec_ir::spec::system::System;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A module with what has to be computed before it runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +32,15 @@ pub struct Program {
 }
 
 impl Program {
+    /// How often each rule united two classes, over all distinct regions.
+    pub fn fired(&self) -> BTreeMap<&'static str, usize> {
+        let mut out = BTreeMap::new();
+        for (rule, n) in self.regions.iter().flat_map(|r| &r.saturation.fired) {
+            *out.entry(*rule).or_default() += n;
+        }
+        out
+    }
+
     /// Where the element of a derived weight for some loop indices stands in the value its function computes; `None` if the
     /// weight has no loops or no such element.
     pub fn element(&self, derived: usize, index: &[i64]) -> Option<usize> {
@@ -127,14 +138,21 @@ impl Options {
     pub fn new(device: Device) -> Options {
         Options {
             device,
-            classes: [Class::Exact, Class::Reassociating, Class::RoundingChanging].into(),
             exact: BTreeSet::new(),
+            classes: Class::DEFAULT.into(),
             without: BTreeSet::new(),
             budget: None,
             limits: Limits::default(),
             limit_rewrites: None,
             stop_after: None,
         }
+    }
+}
+
+impl Options {
+    /// The same with the classes of rules a system allows.
+    pub fn for_system(device: Device, system: &System) -> Options {
+        Options { classes: system.rules.clone(), ..Options::new(device) }
     }
 }
 
@@ -235,15 +253,10 @@ pub fn run(module: Module, options: &Options, observe: &mut dyn FnMut(&Ran, &Pro
     if let Some(name) = options.stop_after.as_ref().filter(|n| !PASSES.iter().any(|p| p.name == n.as_str())) {
         return Err(PassError::Unknown(name.clone()));
     }
-    let load = Module { funcs: Vec::new(), states: Vec::new(), ..module.clone() };
-    let mut program = Program { module, load, derived: Vec::new(), regions: Vec::new() };
-    check("", &program)?;
+    let mut program = start(module)?;
     for pass in PASSES {
         let (before, ops) = (structural_hash(&program), count(&program.module));
-        program = (pass.run)(program, options)?;
-        program.module = canonical(&program.module);
-        program.load = canonical(&program.load);
-        check(pass.name, &program)?;
+        program = step(pass, program, options)?;
         let ran = Ran { pass: pass.name, before, after: structural_hash(&program), ops: (ops, count(&program.module)) };
         observe(&ran, &program);
         if options.stop_after.as_deref() == Some(pass.name) {
@@ -259,15 +272,28 @@ pub fn run(module: Module, options: &Options, observe: &mut dyn FnMut(&Ran, &Pro
 /// See [`PassError`].
 pub fn run_one(name: &str, program: Program, options: &Options) -> Result<Program, PassError> {
     let pass = PASSES.iter().find(|p| p.name == name).ok_or_else(|| PassError::Unknown(name.to_owned()))?;
-    check("", &program)?;
-    let mut program = (pass.run)(program, options)?;
-    program.module = canonical(&program.module);
-    program.load = canonical(&program.load);
-    check(pass.name, &program)?;
+    verified("", &program)?;
+    step(pass, program, options)
+}
+
+/// The program no pass has seen yet.
+fn start(module: Module) -> Result<Program, PassError> {
+    let load = Module { funcs: Vec::new(), states: Vec::new(), ..module.clone() };
+    let program = Program { module, load, derived: Vec::new(), regions: Vec::new() };
+    verified("", &program)?;
     Ok(program)
 }
 
-fn check(pass: &'static str, program: &Program) -> Result<(), PassError> {
+/// One pass; what it gives is canonical and verified.
+fn step(pass: &Pass, program: Program, options: &Options) -> Result<Program, PassError> {
+    let mut program = (pass.run)(program, options)?;
+    program.module = canonical(&program.module);
+    program.load = canonical(&program.load);
+    verified(pass.name, &program)?;
+    Ok(program)
+}
+
+fn verified(pass: &'static str, program: &Program) -> Result<(), PassError> {
     let errors: Vec<String> =
         [&program.module, &program.load].into_iter().flat_map(verify::verify).map(|e| e.to_string()).collect();
     if errors.is_empty() { Ok(()) } else { Err(PassError::Invalid { pass, errors }) }

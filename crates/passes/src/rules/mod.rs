@@ -10,38 +10,11 @@ pub(crate) mod product;
 mod view;
 mod widen;
 
+pub use spinec_ir::ty::RuleClass as Class;
+
 use crate::term::{Graph, Term};
 use egg::Id;
 use spinec_ir::ops::Opcode;
-
-/// What a rule does to rounding, weakest demand last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
-    /// The same bits.
-    Exact,
-    /// Equal in real arithmetic, with the same rounding points and dtypes at least as wide; sums and products associate
-    /// differently. Error a small multiple of the unit roundoff times the sum of magnitudes.
-    Reassociating,
-    /// Equal in real arithmetic; a rounding point moves, appears or disappears.
-    RoundingChanging,
-    /// Equal in real arithmetic, but the error is not bounded by the magnitude of the result: terms may cancel.
-    Approximate,
-}
-
-impl Class {
-    /// All classes.
-    pub const ALL: [Class; 4] = [Class::Exact, Class::Reassociating, Class::RoundingChanging, Class::Approximate];
-
-    /// The name in policies and records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Class::Exact => "exact",
-            Class::Reassociating => "reassociating",
-            Class::RoundingChanging => "rounding-changing",
-            Class::Approximate => "approximate",
-        }
-    }
-}
 
 /// A rule.
 pub struct Rule {

@@ -6,7 +6,7 @@ pub mod values;
 use spinec_ir::ir::{Module, without_spans};
 use spinec_ir::plan::Plan;
 use spinec_ir::plan::verify::verify;
-use spinec_passes::cost::Device;
+use spinec_ir::spec::device::Device;
 use spinec_passes::fuse;
 use spinec_passes::pass::{self, Options, Program};
 
@@ -17,6 +17,12 @@ pub const SYSTEMS: [&str; 4] = [
     "graphs/hybrid-dflash.yaml",
     "graphs/qwen3.8-27b-dspine.yaml",
 ];
+
+/// The device record of the repository.
+pub fn h200() -> Device {
+    let made = Device::from_yaml("h200.yaml", include_str!("../../../../devices/h200.yaml"));
+    made.unwrap_or_else(|(_, diags)| panic!("{:?}", diags.into_sorted()))
+}
 
 /// A module through the passes.
 pub fn rewritten(module: Module, options: &Options) -> Program {
@@ -31,7 +37,7 @@ pub fn planned(module: Module, options: &Options, fuse: bool) -> Plan {
 
 /// As the command line plans.
 pub fn usual(module: Module) -> Plan {
-    planned(module, &Options::new(Device::h200()), true)
+    planned(module, &Options::new(h200()), true)
 }
 
 /// A module through fusion alone.

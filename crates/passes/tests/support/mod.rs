@@ -8,16 +8,39 @@ use spinec_ir::spec::system::{Overrides, System};
 use spinec_ir::spec::{Host, Loaded, load};
 use spinec_ir::tensor::Tensor;
 use spinec_ir::ty::Numerics;
+use spinec_passes::cost::Device;
 use spinec_passes::pass::Program;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-struct Disk;
+/// The file system.
+pub struct Disk;
 
 impl Host for Disk {
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
         std::fs::read(path).map_err(|e| e.to_string())
+    }
+}
+
+/// The record of the release's device.
+pub fn h200() -> Device {
+    Device::from_yaml("h200.yaml", include_str!("../../../../devices/h200.yaml"))
+        .unwrap_or_else(|(sources, diags)| panic!("{}", render(&diags.into_sorted(), &sources, false, 120)))
+}
+
+/// A device on which only arithmetic takes time: what it prefers does not depend on the size of a model.
+pub fn arithmetic(resident_ps_per_mib: u64) -> Device {
+    let rate = 1_000_000_000;
+    Device {
+        name: "arithmetic".to_owned(),
+        bandwidth: u64::MAX,
+        flops_16: rate,
+        flops_32: rate,
+        flops_64: rate,
+        launch_ps: 0,
+        resident_ps_per_mib,
+        ..h200()
     }
 }
 

@@ -1,10 +1,11 @@
 //! Addresses: which bytes an access names, and the checks on them.
 
-use super::gang::{Gang, Run};
+use super::gang::{Cta, Gang, Run, Warp};
 use super::inst::{Inst, Space};
 use super::regs::LANES;
 use crate::check::FindingKind;
-use crate::check::shadow::{Conflict, Rec, Touch, ordered};
+use crate::check::cell::{Conflict, Touch};
+use crate::check::record::{Rec, View};
 use crate::memory::{Access, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, split_address};
 
 /// The bytes an address names.
@@ -38,6 +39,8 @@ pub(super) struct How {
     pub(super) proxy: bool,
     /// Clock thread and value of the access when it is not the warp itself.
     pub(super) carrier: Option<(usize, u32)>,
+    /// Lanes that make the access together; the one of [`By`] alone when zero.
+    pub(super) lanes: u32,
 }
 
 impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
@@ -208,24 +211,24 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         if !cx.options.races {
             return;
         }
-        let clock = &self.warps[by.w].clock;
-        let (thread, value) = how.carrier.unwrap_or_else(|| (by.w, clock.get(by.w)));
+        let view = view(&self.warps[by.w], by, how);
+        let (thread, value) = how.carrier.unwrap_or_else(|| (by.w, view.clock().get(by.w)));
         let Some(rec) = Rec::new(value, thread, by.pc, 15, how.atomic, how.proxy) else { return };
         let touch = if how.write { Touch::Write } else { Touch::Read };
         let mut found = None;
         for word in offset / 4..(offset + n).div_ceil(4) {
             let mask = byte_mask(word, offset, n);
-            let (near, far) = self.global.touch((k, word), self.number, rec.with_mask(mask), touch, clock);
+            let (near, far) = self.global.touch((k, word), self.number, rec.with_mask(mask), touch, &view);
             if let Some(c) = near {
                 found = found.or(Some((word, c, None)));
             } else if let Some(f) = far {
-                let c = Conflict::Race { other: f.other, what: f.what, in_flight: false };
+                let c = Conflict::Race { other: f.other, lane: 0, what: f.what, in_flight: false };
                 found = found.or(Some((word, c, Some(f.gang))));
             }
         }
-        if let Some((word, Conflict::Race { other, what, .. }, gang)) = found {
+        if let Some((word, Conflict::Race { other, lane, what, .. }, gang)) = found {
             self.conflict |= gang.is_some();
-            let who = self.who(other, gang);
+            let who = self.who(by, other, lane, gang);
             self.report_pair(by.w, by.pc, by.lane, FindingKind::GlobalRace, Some(other.pc()), || {
                 format!("buffer `{}` byte {}: {what} race with {who}", buffer.name, word * 4)
             });
@@ -233,9 +236,12 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
     }
 
     /// Names the other side of a race.
-    fn who(&self, other: Rec, gang: Option<u64>) -> String {
+    fn who(&self, by: By, other: Rec, lane: u32, gang: Option<u64>) -> String {
         let line = self.cx.prog.places.get(other.pc() as usize).map_or(0, |p| p.line);
         match gang {
+            None if other.thread() == by.w => {
+                format!("lane {lane} of the same warp at PTX line {line}, with no barrier of both lanes between")
+            }
             Some(g) => format!("another block (cluster {g}) at PTX line {line}"),
             None => match self.warps.get(other.thread()) {
                 Some(w) => {
@@ -282,16 +288,18 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         if !self.cx.options.races {
             return;
         }
-        let clock = &self.warps[by.w].clock;
+        let view = view(&self.warps[by.w], by, how);
+        let clock = view.clock();
         let (thread, value) = how.carrier.unwrap_or_else(|| (by.w, clock.get(by.w)));
         let Some(rec) = Rec::new(value, thread, by.pc, 15, how.atomic, how.proxy) else { return };
         let touch = if how.write { Touch::Write } else { Touch::Read };
-        let cells = &mut self.ctas[cta].cells[first..end];
+        let Cta { cells, pool, .. } = &mut self.ctas[cta];
+        let cells = &mut cells[first..end];
         let mut found = None;
         for (k, cell) in cells.iter_mut().enumerate() {
             let mask = byte_mask(first + k, offset, n);
-            let hit =
-                cell.touch(rec.with_mask(mask), touch, |r| ordered(clock, r), |r| clock.proxy(r.thread()) >= r.clock());
+            let fenced = |r: Rec| clock.proxy(r.thread()) >= r.clock();
+            let hit = cell.touch(rec.with_mask(mask), touch, &view, fenced, pool);
             if found.is_none()
                 && let Some(c) = hit
             {
@@ -305,18 +313,22 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
 
     #[cold]
     fn shared_conflict(&mut self, by: By, cta: usize, word: usize, c: Conflict) {
-        let (other, kind, text) = match c {
-            Conflict::Race { other, in_flight: true, .. } => {
-                (other, FindingKind::InFlight, "access is not ordered after the completion of".to_string())
+        let (other, lane, kind, text) = match c {
+            Conflict::Race { other, lane, in_flight: true, .. } => {
+                (other, lane, FindingKind::InFlight, "access is not ordered after the completion of".to_string())
             }
-            Conflict::Race { other, what, .. } => (other, FindingKind::SharedRace, format!("{what} race with")),
+            Conflict::Race { other, lane, what, .. } => {
+                (other, lane, FindingKind::SharedRace, format!("{what} race with"))
+            }
             Conflict::Proxy { other } => (
                 other,
+                0,
                 FindingKind::MissingProxyFence,
                 "read through the asynchronous proxy without fence.proxy.async after the write by".into(),
             ),
         };
-        let who = self.who(other, None);
+        let same_warp = kind == FindingKind::MissingProxyFence && other.thread() == by.w;
+        let who = if same_warp { "the same warp".into() } else { self.who(by, other, lane, None) };
         let remote = if cta == self.warps[by.w].cta { "" } else { " (of another block)" };
         self.report_pair(by.w, by.pc, by.lane, kind, Some(other.pc()), || {
             format!("shared byte {}{remote}: {text} {who}", word * 4)
@@ -384,6 +396,13 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             super::regs::put32(&mut self.warps[w].regs.r[i.d as usize].0, m, &[now as u32; LANES]);
         }
     }
+}
+
+/// What the lanes that access know.
+#[inline(always)]
+fn view(warp: &Warp, by: By, how: How) -> View<'_> {
+    let lanes = if how.lanes == 0 { 1 << by.lane } else { how.lanes };
+    View::new(&warp.clock, &warp.order, by.w, lanes)
 }
 
 /// Bytes of a word that an access covers.

@@ -5,15 +5,15 @@ use super::gang::{Gang, Run};
 use super::inst::{Inst, Space, flag};
 use super::regs::LANES;
 use crate::check::clock::Clock;
-use crate::numeric::{BF16, F16, Format, Round, fma_odd, round_to, value_of};
+use crate::numeric::{BF16, F16, Format, Round, fma_odd, ftz, round_to, value_of};
 use crate::syntax::ast::Type;
 
 /// Operations in the order of `sel`.
-const ADD: u8 = 0;
-const MIN: u8 = 1;
-const MAX: u8 = 2;
-const INC: u8 = 3;
-const DEC: u8 = 4;
+pub(super) const ADD: u8 = 0;
+pub(super) const MIN: u8 = 1;
+pub(super) const MAX: u8 = 2;
+pub(super) const INC: u8 = 3;
+pub(super) const DEC: u8 = 4;
 const AND: u8 = 5;
 const OR: u8 = 6;
 const XOR: u8 = 7;
@@ -113,6 +113,15 @@ pub(super) fn combine(op: u8, ty: Type, old: u64, v: u64, replacement: u64) -> u
     out & mask
 }
 
+/// The same in global memory, where single-precision sums flush subnormal operands and results.
+pub(super) fn combine_global(op: u8, ty: Type, old: u64, v: u64, replacement: u64) -> u64 {
+    if (op, ty) != (ADD, Type::F32) {
+        return combine(op, ty, old, v, replacement);
+    }
+    let flushed = |x: u64| u64::from(ftz(f32::from_bits(x as u32)).to_bits());
+    flushed(combine(op, ty, flushed(old), flushed(v), 0))
+}
+
 impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
     pub(super) fn atomic(&mut self, w: usize, pc: u32, i: &Inst, m: u32) -> Run {
         let size = usize::from(i.size);
@@ -134,7 +143,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             if CHECK {
                 self.check(by, place, size, How { write: false, ..how });
                 self.check(by, place, size, how);
-                self.order_atomic(w, i, place);
+                self.order_atomic(w, i, place, 1 << l);
             }
             let get = |g: &Self, r: u32| {
                 let regs = &g.warps[w].regs;
@@ -143,7 +152,10 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             let v = get(self, i.b);
             let mask = if size == 8 { !0 } else { (1u64 << (8 * size)) - 1 };
             let replacement = if i.sel == CAS { get(self, i.c) } else { 0 };
-            let new = combine(i.sel, ty, old, v & mask, replacement);
+            let new = match place {
+                Place::Global(..) => combine_global(i.sel, ty, old, v & mask, replacement),
+                _ => combine(i.sel, ty, old, v & mask, replacement),
+            };
             if new != old {
                 self.events += 1;
                 self.write_place(by, place, &new.to_le_bytes()[..size]);
@@ -180,32 +192,30 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         }
     }
 
-    fn order_atomic(&mut self, w: usize, i: &Inst, place: Place) {
+    fn order_atomic(&mut self, w: usize, i: &Inst, place: Place, m: u32) {
         let Some(key) = self.location(place) else { return };
-        self.read_sync(w, key, i.has(flag::ACQUIRE));
-        self.write_sync(w, key, i.has(flag::RELEASE), true);
+        self.read_sync(w, key, i.has(flag::ACQUIRE), m);
+        self.write_sync(w, key, i.has(flag::RELEASE), true, m);
     }
 
     /// A strong read takes over what the location carries: at once when acquiring, at the next fence otherwise.
-    fn read_sync(&mut self, w: usize, key: u64, acquire: bool) {
+    fn read_sync(&mut self, w: usize, key: u64, acquire: bool, m: u32) {
         let Some(v) = self.sync.get(&key) else { return };
         let mut clock = if v.gang == self.number { v.near.clone() } else { Clock::default() };
         if let Some(far) = &v.far {
             clock.join(&Clock { far: Some(far.clone()), ..Clock::default() });
         }
-        let warp = &mut self.warps[w];
         if acquire {
-            warp.clock.join(&clock);
+            self.acquire(w, m, &clock);
         } else {
-            warp.pending.get_or_insert_with(Clock::default).join(&clock);
+            self.warps[w].pending.get_or_insert_with(Clock::default).join(&clock);
         }
     }
 
     /// A strong write publishes: all the warp knows when releasing, what it knew at its last fence otherwise.
-    fn write_sync(&mut self, w: usize, key: u64, release: bool, joins: bool) {
+    fn write_sync(&mut self, w: usize, key: u64, release: bool, joins: bool, m: u32) {
         let number = self.number;
-        let warp = &mut self.warps[w];
-        let published = if release { Some(warp.clock.clone()) } else { warp.released.clone() };
+        let published = if release { Some(self.released(w, m)) } else { self.warps[w].released.clone() };
         let v = self.sync.entry(key).or_default();
         if !joins || v.gang != number {
             v.near = Clock::default();
@@ -221,7 +231,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             v.near.join(&c);
         }
         if release {
-            warp.clock.tick(w);
+            self.warps[w].clock.tick(w);
         }
     }
 
@@ -253,24 +263,26 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                 _ => continue,
             };
             let Some(key) = self.location(place) else { continue };
+            let together = (0..LANES).filter(|k| m >> k & 1 == 1 && a[*k] == a[l]).fold(0, |t, k| t | 1 << k);
             if write {
-                self.write_sync(w, key, i.has(flag::RELEASE), false);
+                self.write_sync(w, key, i.has(flag::RELEASE), false, together);
             } else {
-                self.read_sync(w, key, i.has(flag::ACQUIRE));
+                self.read_sync(w, key, i.has(flag::ACQUIRE), together);
             }
         }
     }
 
     /// A memory fence: earlier relaxed reads acquire, later relaxed writes release.
-    pub(super) fn fence(&mut self, w: usize, _: &Inst) {
+    pub(super) fn fence(&mut self, w: usize, m: u32) {
         if !CHECK {
             return;
         }
-        let warp = &mut self.warps[w];
-        if let Some(p) = warp.pending.take() {
-            warp.clock.join(&p);
+        if let Some(p) = self.warps[w].pending.take() {
+            self.acquire(w, m, &p);
         }
-        warp.released = Some(warp.clock.clone());
+        let released = self.released(w, m);
+        let warp = &mut self.warps[w];
+        warp.released.get_or_insert_with(Clock::default).join(&released);
         warp.clock.tick(w);
     }
 }

@@ -37,7 +37,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         let (id, count) = self.barrier_operands(w, pc, i, m)?;
         let cta = self.warps[w].cta;
         let alive = self.warps[w].alive;
-        let clock = if CHECK { Some(self.warps[w].clock.clone()) } else { None };
+        let clock = if CHECK { Some(self.released(w, m)) } else { None };
         let pred =
             if i.c == NONE { 0 } else { self.warps[w].regs.p[i.c as usize] ^ if i.has(flag::NEG) { !0 } else { 0 } };
         let b = self.ctas[cta].barriers.entry(id).or_default();
@@ -121,13 +121,17 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             });
         }
         self.check_convergence(id, &done);
-        for &(w, ..) in &done.parts {
-            if CHECK {
-                self.warps[w].clock.join(&done.clock);
+        let (first, per) = (self.ctas[cta].first_warp, self.cx.warps_per_block as usize);
+        if CHECK {
+            for w in first..first + per {
+                let waiting = self.warps[w].groups.iter().filter(|g| g.state == State::Barrier(id));
+                let lanes = waiting.fold(0, |m, g| m | g.mask);
+                if lanes != 0 {
+                    self.acquire(w, lanes, &done.clock);
+                }
             }
         }
         let code = &self.cx.prog.code;
-        let (first, per) = (self.ctas[cta].first_warp, self.cx.warps_per_block as usize);
         for warp in &mut self.warps[first..first + per] {
             for k in 0..warp.groups.len() {
                 let g = warp.groups[k];
@@ -173,7 +177,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             self.warps[w].cluster_phase = Some(b.phase);
         }
         if CHECK && !i.has(flag::STRONG) {
-            let clock = self.warps[w].clock.clone();
+            let clock = self.released(w, m);
             self.clusters[c].clock.join(&clock);
             self.warps[w].clock.tick(w);
         }
@@ -204,7 +208,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
     }
 
     /// Whether the phase the warp arrived in has completed.
-    pub(super) fn cluster_wait(&mut self, w: usize, pc: u32) -> Run<bool> {
+    pub(super) fn cluster_wait(&mut self, w: usize, pc: u32, m: u32) -> Run<bool> {
         let c = self.ctas[self.warps[w].cta].cluster;
         let Some(phase) = self.warps[w].cluster_phase else {
             return self.fault(w, pc, 0, FindingKind::BarrierMisuse, || {
@@ -217,7 +221,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         self.warps[w].cluster_phase = None;
         if CHECK {
             let clock = self.clusters[c].last.clone();
-            self.warps[w].clock.join(&clock);
+            self.acquire(w, m, &clock);
         }
         Ok(true)
     }

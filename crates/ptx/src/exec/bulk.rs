@@ -1,7 +1,7 @@
 //! Bulk copies without a tensor map, and the groups of bulk and tensor stores.
 
 use super::access::{By, How, Place};
-use super::atomic::{combine, type_of};
+use super::atomic::{combine_global, type_of};
 use super::gang::{Gang, Run, Stop};
 use super::inst::{Inst, Op, Space, flag};
 use super::regs::LANES;
@@ -190,7 +190,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                 let ty = type_of(i64::from(i.target));
                 let mut old = vec![0; n];
                 self.read_place(by, place, &mut old);
-                reduce_bytes(i.sel, ty, &old, &mut data);
+                reduce_bytes(|o, v| combine_global(i.sel, ty, o, v, 0), ty, &old, &mut data);
             }
             self.write_place(by, place, &data);
             self.account_bulk(pc, to[l], n as u64, true);
@@ -200,7 +200,12 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
 }
 
 /// Combines `data` into `old` element by element; the result is left in `data`.
-pub(super) fn reduce_bytes(op: u8, ty: crate::syntax::ast::Type, old: &[u8], data: &mut [u8]) {
+pub(super) fn reduce_bytes(
+    combine: impl Fn(u64, u64) -> u64,
+    ty: crate::syntax::ast::Type,
+    old: &[u8],
+    data: &mut [u8],
+) {
     let size = ty.size() as usize;
     for (o, d) in old.chunks_exact(size).zip(data.chunks_exact_mut(size)) {
         let word = |b: &[u8]| {
@@ -208,7 +213,7 @@ pub(super) fn reduce_bytes(op: u8, ty: crate::syntax::ast::Type, old: &[u8], dat
             raw[..size].copy_from_slice(b);
             u64::from_le_bytes(raw)
         };
-        let new = combine(op, ty, word(o), word(d), 0);
+        let new = combine(word(o), word(d));
         d.copy_from_slice(&new.to_le_bytes()[..size]);
     }
 }

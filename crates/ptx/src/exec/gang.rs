@@ -6,8 +6,11 @@ use super::launch::LaunchCx;
 use super::mbarrier::Mbar;
 use super::regs::{LANES, Regs, Row32, Row64};
 use super::wgmma::WgmmaState;
+use crate::check::cell::SharedCell;
 use crate::check::clock::{Clock, Far};
-use crate::check::shadow::{Cell, GlobalShadow};
+use crate::check::global::GlobalShadow;
+use crate::check::lanes::LaneOrder;
+use crate::check::pool::Pool;
 use crate::check::{FindingKind, Findings};
 use crate::counters::Tally;
 use crate::exec::regs::Bank;
@@ -57,6 +60,8 @@ pub(crate) struct Warp {
     pub(crate) bulk: BulkState,
     pub(crate) wgmma: WgmmaState,
     pub(crate) clock: Clock,
+    /// Order between the warp's own lanes.
+    pub(crate) order: LaneOrder,
     /// Clock published by relaxed writes since the last fence.
     pub(crate) released: Option<Clock>,
     /// Clocks read by relaxed operations, acquired at the next fence.
@@ -89,7 +94,8 @@ pub(crate) struct Cta {
     pub(crate) shared: Vec<u8>,
     /// Per word: low nibble written bytes, high nibble bytes in flight.
     pub(crate) written: Vec<u8>,
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) cells: Vec<SharedCell>,
+    pub(crate) pool: Pool,
     pub(crate) mbars: BTreeMap<u32, Mbar>,
     pub(crate) barriers: BTreeMap<u8, Barrier>,
     pub(crate) alive: u32,
@@ -183,7 +189,8 @@ impl<'c, const CHECK: bool, const COUNT: bool> Gang<'c, CHECK, COUNT> {
                     first_warp: k * per,
                     shared: vec![0; cx.shared_bytes],
                     written: vec![0; words],
-                    cells: vec![Cell::default(); words],
+                    cells: vec![SharedCell::default(); words],
+                    pool: Pool::default(),
                     mbars: BTreeMap::new(),
                     barriers: BTreeMap::new(),
                     alive: 0,
@@ -192,7 +199,8 @@ impl<'c, const CHECK: bool, const COUNT: bool> Gang<'c, CHECK, COUNT> {
                 let c = &mut self.ctas[k];
                 c.shared.fill(0);
                 c.written.fill(0);
-                c.cells.fill(Cell::default());
+                c.cells.fill(SharedCell::default());
+                c.pool.clear();
                 c.mbars.clear();
                 c.barriers.clear();
             }
@@ -229,6 +237,7 @@ impl<'c, const CHECK: bool, const COUNT: bool> Gang<'c, CHECK, COUNT> {
                 bulk: BulkState::default(),
                 wgmma: WgmmaState::default(),
                 clock: Clock::default(),
+                order: LaneOrder::default(),
                 released: None,
                 pending: None,
                 cluster_phase: None,
@@ -269,10 +278,31 @@ impl<'c, const CHECK: bool, const COUNT: bool> Gang<'c, CHECK, COUNT> {
         w.bulk = BulkState::default();
         w.wgmma = WgmmaState::default();
         w.clock = if CHECK { Clock::start(at) } else { Clock::default() };
+        w.order = LaneOrder::default();
         w.released = None;
         w.pending = None;
         w.cluster_phase = None;
         w.executed = 0;
+    }
+
+    /// What the lanes `m` of a warp release.
+    pub(crate) fn released(&self, w: usize, m: u32) -> Clock {
+        let warp = &self.warps[w];
+        warp.order.release(m, warp.alive, w, &warp.clock)
+    }
+
+    /// The lanes `m` of a warp acquire a clock.
+    pub(crate) fn acquire(&mut self, w: usize, m: u32, clock: &Clock) {
+        let warp = &mut self.warps[w];
+        warp.order.learn(m, warp.alive, w, clock);
+        warp.clock.join(clock);
+    }
+
+    /// The lanes `m` of a warp have met.
+    pub(crate) fn meet(&mut self, w: usize, m: u32) {
+        let warp = &mut self.warps[w];
+        warp.order.meet(m, warp.alive, warp.clock.get(w));
+        warp.clock.tick(w);
     }
 
     /// Records a finding.

@@ -77,6 +77,7 @@ pub(crate) enum Op {
     MbarWait,
     MbarPending,
     StAsync,
+    RedAsync,
     Nanosleep,
     Clock,
     Printf,
@@ -94,7 +95,7 @@ impl Op {
             Alu | Convert | Nop | Clock | LdParam | IsSpace | SetMaxNReg => Class::Arithmetic,
             Bra | Brx | Exit | Trap | Printf | AssertFail | Nanosleep | GridDep => Class::Control,
             Ld | St | StAsync => Class::Memory,
-            Atom => Class::Atomic,
+            Atom | RedAsync => Class::Atomic,
             Bar | BarArrive | BarRed | BarWarp | ClusterArrive | ClusterWait | Fence | ProxyFence => Class::Sync,
             MbarInit | MbarInval | MbarArrive | MbarExpect | MbarComplete | MbarWait | MbarPending => Class::Sync,
             Shfl | Vote | ActiveMask | Match | Redux | Elect | MoveMatrix => Class::Warp,
@@ -219,6 +220,10 @@ pub(crate) mod flag {
     pub(crate) const NEG: u16 = 1024;
     /// Parity form of an mbarrier wait.
     pub(crate) const PARITY: u16 = 2048;
+    /// An arrival that must leave the phase incomplete.
+    pub(crate) const NOCOMPLETE: u16 = 64;
+    /// An arrival that also lowers the count of later phases.
+    pub(crate) const DROP: u16 = 4096;
     /// Reduction without result.
     pub(crate) const NORESULT: u16 = 8192;
 }

@@ -207,14 +207,21 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         {
             return;
         }
-        // Lanes that read the same bytes need one check.
-        let mut last = u64::MAX;
-        for l in 0..LANES {
-            if m >> l & 1 == 0 || (a[l] == last && !how.write) {
-                continue;
-            }
-            last = a[l];
+        // Lanes at the same bytes are checked together.
+        let mut left = m;
+        let mut distinct = true;
+        let mut last = None;
+        for l in (0..LANES).filter(|l| m >> l & 1 == 1) {
+            distinct &= last.is_none_or(|x| x < a[l]);
+            last = Some(a[l]);
+        }
+        while left != 0 {
+            let l = left.trailing_zeros() as usize;
+            let lanes =
+                if distinct { 1 << l } else { (0..LANES).fold(0, |t, k| t | u32::from(a[k] == a[l]) << k) & left };
+            left &= !lanes;
             let by = By { w, pc, lane: l };
+            let how = How { lanes, ..how };
             match u {
                 Uniform::Global(k) => self.check(by, Place::Global(k, offset_of(a[l])), n, how),
                 Uniform::Shared(c) => self.check_shared(by, c, a[l] as usize, n, how),

@@ -1,6 +1,8 @@
 //! mbarriers: arrival counts, transaction bytes and phases.
 
 use super::access::{By, How, Place};
+use super::atomic::{combine, type_of};
+use super::bulk::reduce_bytes;
 use super::gang::{Gang, Run, Stop};
 use super::inst::{Inst, NONE, Op, Space, flag};
 use super::regs::{LANES, put32};
@@ -22,8 +24,8 @@ pub(crate) struct Mbar {
     last: Clock,
     /// Clock thread of the copies it tracks, and its value.
     carrier: Option<(usize, u32)>,
-    /// Initialising warp, its clock value and place.
-    init: (usize, u32, u32),
+    /// Initialising warp, its clock value and place, and the lane.
+    init: (usize, u32, u32, u32),
 }
 
 impl Mbar {
@@ -63,7 +65,13 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         }
         if CHECK && self.cx.options.races {
             let init = self.ctas[cta].mbars[&at].init;
-            if init.0 != by.w && self.warps[by.w].clock.get(init.0) < init.1 {
+            let warp = &self.warps[by.w];
+            let known = if init.0 == by.w {
+                warp.order.knows(by.lane as u32, init.3, init.1)
+            } else {
+                warp.clock.get(init.0).max(warp.clock.lane(init.0, init.3)) >= init.1
+            };
+            if !known {
                 self.report_pair(by.w, by.pc, by.lane, FindingKind::SharedRace, Some(init.2), || {
                     format!("the mbarrier at shared offset {at} is used without waiting for its initialisation")
                 });
@@ -93,7 +101,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                 let how = How { write: true, ..How::default() };
                 self.check_shared(by, cta, at as usize, 8, how);
             }
-            let init = (w, self.warps[w].clock.get(w), pc);
+            let init = (w, self.warps[w].clock.get(w), pc, l as u32);
             let n = i64::from(count);
             self.ctas[cta].mbars.insert(at, Mbar { expected: n, pending: n, init, ..Mbar::default() });
         }
@@ -111,18 +119,32 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
 
     /// One arrival of `count`, with expected bytes; returns the state token of the phase.
     pub(super) fn mbar_arrive_one(&mut self, by: By, cta: usize, at: u32, count: i64, tx: Option<i64>) -> Run<u64> {
-        let clock = if CHECK { Some(self.warps[by.w].clock.clone()) } else { None };
+        self.mbar_arrive_as(by, (cta, at), count, tx, 0)
+    }
+
+    /// An arrival with the flags of its instruction: it may lower the count of later phases, or have to leave this one
+    /// incomplete.
+    fn mbar_arrive_as(&mut self, by: By, (cta, at): (usize, u32), count: i64, tx: Option<i64>, flags: u16) -> Run<u64> {
+        let clock = if CHECK { Some(self.released(by.w, 1 << by.lane)) } else { None };
         let b = self.mbar(by, cta, at)?;
         let token = b.phase << 32 | (b.pending as u64 & 0xffff_ffff);
         b.tx += tx.unwrap_or(0);
         b.pending -= count;
+        if flags & flag::DROP != 0 {
+            b.expected -= count;
+        }
         if let Some(c) = clock {
             b.clock.join(&c);
         }
         let (pending, expected) = (b.pending, b.expected);
-        if pending < 0 {
+        if pending < 0 || expected < 0 {
             return self.fault(by.w, by.pc, by.lane, FindingKind::MbarrierMisuse, || {
-                format!("more arrivals than the count {expected} of the mbarrier at shared offset {at}")
+                format!("more arrivals than the count of the mbarrier at shared offset {at}")
+            });
+        }
+        if flags & flag::NOCOMPLETE != 0 && pending == 0 {
+            return self.fault(by.w, by.pc, by.lane, FindingKind::MbarrierMisuse, || {
+                format!("a .noComplete arrival is the last of the mbarrier at shared offset {at}")
             });
         }
         self.events += 1;
@@ -172,7 +194,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
 
     /// Bytes of a copy have landed. What the issuing warp knew comes before what waiters do after.
     pub(super) fn mbar_complete_tx(&mut self, by: By, cta: usize, at: u32, bytes: i64) -> Run {
-        let clock = if CHECK { Some(self.warps[by.w].clock.clone()) } else { None };
+        let clock = if CHECK { Some(self.released(by.w, 1 << by.lane)) } else { None };
         let b = self.mbar(by, cta, at)?;
         b.tx -= bytes;
         if let Some(c) = clock {
@@ -194,8 +216,8 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             let (cta, at) = self.mbar_at(by, i.space, a[l])?;
             let v = if i.b == NONE { 1 } else { i64::from(self.warps[w].regs.r[i.b as usize].0[l]) };
             match (i.op, i.sel) {
-                (Op::MbarArrive, 0) => tokens[l] = self.mbar_arrive_one(by, cta, at, v, None)?,
-                (Op::MbarArrive, _) => tokens[l] = self.mbar_arrive_one(by, cta, at, 1, Some(v))?,
+                (Op::MbarArrive, 0) => tokens[l] = self.mbar_arrive_as(by, (cta, at), v, None, i.flags)?,
+                (Op::MbarArrive, _) => tokens[l] = self.mbar_arrive_as(by, (cta, at), 1, Some(v), i.flags)?,
                 (Op::MbarExpect, _) => {
                     self.mbar(by, cta, at)?.tx += v;
                     self.events += 1;
@@ -232,7 +254,8 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             last = Some((key, ok, at));
             if CHECK && ok && !i.has(flag::STRONG) {
                 let clock = self.ctas[cta].mbars[&at].last.clone();
-                self.warps[w].clock.join(&clock);
+                let together = (0..LANES).filter(|k| m >> k & 1 == 1 && a[*k] == a[l]).fold(0, |t, k| t | 1 << k);
+                self.acquire(w, together, &clock);
             }
         }
         if i.d != NONE {
@@ -247,7 +270,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         put32(&mut self.warps[w].regs.r[i.d as usize].0, m, &row.map(|v| v as u32));
     }
 
-    /// `st.async`: stores that complete bytes on an mbarrier of the same block.
+    /// `st.async` and `red.async`: stores that complete bytes on an mbarrier of the same block.
     pub(super) fn store_async(&mut self, w: usize, pc: u32, i: &Inst, m: u32) -> Run {
         let (size, count) = (usize::from(i.size), usize::from(i.count));
         let to = self.addresses(w, i.a, i.wide.a, i.imm);
@@ -259,7 +282,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             let (cta, at) = self.mbar_at(by, Space::Shared, bar[l])?;
             if !matches!(place, Place::Shared(c, _) if c == cta) {
                 return self.fault(w, pc, l, FindingKind::MbarrierMisuse, || {
-                    "st.async and its mbarrier are in different blocks".into()
+                    "the destination and its mbarrier are in different blocks".into()
                 });
             }
             let mut raw = [0u8; 32];
@@ -271,7 +294,17 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             }
             if CHECK {
                 let carrier = self.mbar_carrier(by, cta, at)?;
-                self.check(by, place, bytes, How { write: true, carrier: Some(carrier), ..How::default() });
+                let atomic = i.op == Op::RedAsync;
+                if atomic {
+                    self.check(by, place, bytes, How { atomic, carrier: Some(carrier), ..How::default() });
+                }
+                self.check(by, place, bytes, How { write: true, atomic, carrier: Some(carrier), ..How::default() });
+            }
+            if i.op == Op::RedAsync {
+                let ty = type_of(i64::from(i.target));
+                let mut old = vec![0; bytes];
+                self.read_place(by, place, &mut old);
+                reduce_bytes(|o, v| combine(i.sel, ty, o, v, 0), ty, &old, &mut raw[..bytes]);
             }
             self.write_place(by, place, &raw[..bytes]);
             self.mbar_complete_tx(by, cta, at, bytes as i64)?;

@@ -230,8 +230,15 @@ macro_rules! both {
 }
 pub(crate) use both;
 
-/// A table from full opcode text to lane functions: `"op" | "alias" => (a: type, ...) -> type { expression };`.
+/// A table from full opcode text to lane functions: `"op" | "alias" => (a: type, ...) -> type { expression };`, and the
+/// list of its opcodes.
 macro_rules! lane_table {
+    ($(#[$doc:meta])* fn $name:ident, $list:ident { $($($text:literal)|+ => $args:tt -> $to:ty $e:block;)* }) => {
+        /// The opcodes of the table.
+        pub(crate) const $list: &[&str] = &[$($($text),+),*];
+
+        $crate::exec::regs::lane_table! { $(#[$doc])* fn $name { $($($text)|+ => $args -> $to $e;)* } }
+    };
     ($(#[$doc:meta])* fn $name:ident { $($($text:literal)|+ => ($($x:ident : $tx:ty),+) -> $to:ty $e:block;)* }) => {
         $(#[$doc])*
         pub(crate) fn $name(op: &str) -> Option<&'static $crate::exec::regs::Alu> {

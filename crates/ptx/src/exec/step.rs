@@ -208,7 +208,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                         }
                     }
                     Op::ClusterWait => {
-                        if m == 0 || self.cluster_wait(w, pc)? {
+                        if m == 0 || self.cluster_wait(w, pc, m)? {
                             pc += 1;
                         } else {
                             let group = &mut self.warps[w].groups[g];
@@ -387,6 +387,11 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             Op::StMatrix => return self.store_matrix(w, pc, i, m),
             Op::MoveMatrix => self.move_matrix(w, i, m),
             Op::Mma => self.mma(w, pc, i),
+            Op::BarWarp => {
+                if CHECK {
+                    self.meet(w, m);
+                }
+            }
             Op::WgmmaFence => self.wgmma_fence(w),
             Op::WgmmaCommit => self.wgmma_commit(w),
             _ => {}
@@ -419,7 +424,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                 Ok(())
             }
             Op::Fence => {
-                self.fence(w, i);
+                self.fence(w, m);
                 Ok(())
             }
             Op::ProxyFence => {
@@ -453,7 +458,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                 self.mbar_pending(w, i, m);
                 Ok(())
             }
-            Op::StAsync => self.store_async(w, pc, i, m),
+            Op::StAsync | Op::RedAsync => self.store_async(w, pc, i, m),
             Op::Printf => self.printf(w, pc, i, m),
             Op::AssertFail => self.assert_fail(w, pc, i, m),
             _ => Ok(()),

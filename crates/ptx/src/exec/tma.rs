@@ -1,6 +1,7 @@
 //! Tensor copies: boxes of 1 to 5 dimensions between global and shared memory.
 
 use super::access::{By, How, Place};
+use super::atomic::{ADD, DEC, INC, MAX, MIN, combine};
 use super::bulk::reduce_bytes;
 use super::gang::{Gang, Run, Stop};
 use super::inst::{Inst, Space, flag};
@@ -20,15 +21,14 @@ struct Row {
     bytes: usize,
 }
 
-/// Rows of the box at `coords`. Rows longer than one element step are only contiguous with inner step 1; otherwise each
-/// element is a row of its own.
+/// Rows of the box at `coords`, and the bytes of one.
 fn rows(map: &TensorMap, coords: &[i64]) -> (Vec<Row>, usize) {
     let size = map.ty.size();
     let (shape, _) = map.box_shape();
-    let inner_step = i64::from(map.element_strides[0]);
-    let (run, pieces) = if inner_step == 1 { (shape[0], 1) } else { (1, shape[0]) };
     let outer: u64 = shape[1..].iter().product();
-    let mut out = Vec::with_capacity((outer * pieces) as usize);
+    let mut out = Vec::with_capacity(outer as usize);
+    let end = coords[0] + shape[0] as i64;
+    let (first, last) = (coords[0].max(0), end.min(map.dims[0].min(1 << 40) as i64));
     for k in 0..outer {
         let (mut rest, mut inside, mut address) = (k, true, map.base);
         for d in 1..shape.len() {
@@ -37,19 +37,15 @@ fn rows(map: &TensorMap, coords: &[i64]) -> (Vec<Row>, usize) {
             inside &= c >= 0 && (c as u64) < map.dims[d];
             address = address.wrapping_add((c as u64).wrapping_mul(map.strides[d - 1]));
         }
-        for p in 0..pieces {
-            let c0 = coords[0] + p as i64 * inner_step;
-            let (first, last) = (c0.max(0), (c0 + run as i64).min(map.dims[0].min(1 << 40) as i64));
-            let n = if inside && last > first { (last - first) as u64 } else { 0 };
-            out.push(Row {
-                shared: ((k * shape[0] + p) * size) as u32,
-                global: address.wrapping_add((first as u64).wrapping_mul(size)),
-                skip: if n > 0 { ((first - c0) as u64 * size) as usize } else { 0 },
-                bytes: (n * size) as usize,
-            });
-        }
+        let n = if inside && last > first { (last - first) as u64 } else { 0 };
+        out.push(Row {
+            shared: (k * shape[0] * size) as u32,
+            global: address.wrapping_add((first as u64).wrapping_mul(size)),
+            skip: if n > 0 { ((first - coords[0]) as u64 * size) as usize } else { 0 },
+            bytes: (n * size) as usize,
+        });
     }
-    (out, (run * size) as usize)
+    (out, (shape[0] * size) as usize)
 }
 
 impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
@@ -144,6 +140,11 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             let (reads, writes) = self.bulk_begin(w, pc);
             let (list, len) = rows(&map, &coords);
             let reduces = i.sel != u8::MAX;
+            if reduces && !reducible(i.sel, map.ty) {
+                return self.fault(w, pc, l, FindingKind::TensorOperand, || {
+                    format!("the reduction is not defined for tensors of {:?}", map.ty)
+                });
+            }
             for r in &list {
                 let mut bytes = vec![0; len];
                 for (k, chunk) in bytes.chunks_mut(16).enumerate() {
@@ -168,7 +169,8 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                 if reduces {
                     let mut old = vec![0; r.bytes];
                     self.read_place(by, place, &mut old);
-                    reduce_bytes(i.sel, map.ty.scalar(), &old, part);
+                    let ty = map.ty.scalar();
+                    reduce_bytes(|o, v| combine(i.sel, ty, o, v, 0), ty, &old, part);
                 }
                 self.write_place(by, place, part);
                 self.account_bulk_part(pc, r.global, r.bytes as u64, true);
@@ -186,6 +188,17 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         if COUNT {
             self.tally.insts[pc as usize].global_requests -= 1;
         }
+    }
+}
+
+/// Whether a reduction, by its selector, is defined for the elements of a tensor.
+fn reducible(op: u8, ty: TensorType) -> bool {
+    use TensorType::{BF16, F16, F32, F64, S32, S64, U32, U64};
+    match op {
+        ADD => matches!(ty, U32 | S32 | U64 | F16 | BF16 | F32 | F64),
+        MIN | MAX => matches!(ty, U32 | S32 | U64 | S64 | F16 | BF16),
+        INC | DEC => ty == U32,
+        _ => matches!(ty, U32 | S32 | U64 | S64),
     }
 }
 

@@ -5,11 +5,12 @@
 //! retires its group: touching them earlier is a finding.
 
 use super::access::{By, How, Place};
-use super::gang::{Gang, Run, State};
+use super::gang::{Cta, Gang, Run, State, Warp};
 use super::inst::{Inst, Op, flag};
 use super::mma::{Acc, Elem, TileA, TileB, TileC, WgmmaSpec, load_a, load_acc, multiply, store_acc};
 use crate::check::FindingKind;
-use crate::check::shadow::{Rec, Touch, ordered};
+use crate::check::cell::{Conflict, Touch};
+use crate::check::record::{Rec, View};
 
 /// Asynchronous matrix work of one warp.
 #[derive(Default)]
@@ -166,7 +167,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             return Err(super::gang::Stop);
         };
         if CHECK {
-            self.check_shared(by, cta, offset, 16, How { proxy: true, ..How::default() });
+            self.check_shared(by, cta, offset, 16, How { proxy: true, lanes: !0, ..How::default() });
             self.warps[w].wgmma.open.reads.push((offset as u32, pc));
         }
         let mut raw = [0; 16];
@@ -296,14 +297,15 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
         if !self.cx.options.races {
             return;
         }
-        let clock = &self.warps[w].clock;
+        let Warp { clock, order, cta, .. } = &self.warps[w];
         let Some(rec) = Rec::new(clock.get(w), w, pc, 15, false, true) else { return };
-        let cta = self.warps[w].cta;
+        let view = View::new(clock, order, w, !0);
         let mut found = None;
-        for cell in &mut self.ctas[cta].cells[offset / 4..offset / 4 + 4] {
-            found = found.or(cell.touch(rec, Touch::Read, |r| ordered(clock, r), |_| true));
+        let Cta { cells, pool, .. } = &mut self.ctas[*cta];
+        for cell in &mut cells[offset / 4..offset / 4 + 4] {
+            found = found.or(cell.touch(rec, Touch::Read, &view, |_| true, pool));
         }
-        if let Some(crate::check::shadow::Conflict::Race { other, .. }) = found {
+        if let Some(Conflict::Race { other, .. }) = found {
             self.report_pair(w, pc, 0, FindingKind::SharedRace, Some(other.pc()), || {
                 format!("shared byte {offset}: overwritten while a wgmma that reads it was not known to be complete")
             });

@@ -1,7 +1,8 @@
 //! Arithmetic, comparison, selection, conversion and moves.
 
-use super::builder::{Builder, Result, bank_of};
+use super::builder::{Builder, Result};
 use super::opcode::Mods;
+use super::scope::bank_of;
 use crate::error::Diagnostic;
 use crate::exec::alu::{self, CmpOp, Num};
 use crate::exec::inst::{Inst, NONE, Op, flag, untag};
@@ -118,8 +119,10 @@ impl Builder<'_> {
 
     fn setp(&mut self, mut mods: Mods, ops: &[Operand]) -> Result<()> {
         self.arity(ops, 3, 4)?;
-        let cmp = mods.parts.first().and_then(|c| CmpOp::parse(c)).ok_or_else(|| mods.unsupported())?;
-        let first = mods.parts[0];
+        let (Some(&first), Some(&last)) = (mods.parts.first(), mods.parts.last()) else {
+            return Err(mods.unsupported());
+        };
+        let cmp = CmpOp::parse(first, last).ok_or_else(|| mods.unsupported())?;
         mods.take(first);
         let mut i = Inst::new(Op::Alu);
         i.sel = match mods.take_any(&["and", "or", "xor"]) {
@@ -160,8 +163,8 @@ impl Builder<'_> {
         let unsupported = mods.unsupported();
         let Some(&[dst, src]) = mods.parts.last_chunk::<2>() else { return Err(unsupported) };
         let (Some(dst), Some(src)) = (Type::from_name(dst), Type::from_name(src)) else { return Err(unsupported) };
-        let cmp = CmpOp::parse(mods.parts[0]).ok_or_else(|| mods.unsupported())?;
         let first = mods.parts[0];
+        let cmp = CmpOp::parse(first, src.name()).ok_or_else(|| mods.unsupported())?;
         mods.take(first);
         mods.take(dst.name());
         mods.take(src.name());
@@ -259,6 +262,10 @@ impl Builder<'_> {
     }
 
     fn cvt(&mut self, mods: Mods, ops: &[Operand]) -> Result<()> {
+        if mods.parts.first() == Some(&"pack") {
+            let f = alu::lookup(mods.text).ok_or_else(|| mods.unsupported())?;
+            return self.lane_function(f, ops);
+        }
         let conv = alu::parse_convert(&mods.parts);
         if conv.is_none() && alu::lookup(mods.text).is_none() {
             return Err(mods.unsupported());
@@ -340,6 +347,9 @@ impl Builder<'_> {
             [t] => Type::from_name(t).ok_or_else(|| mods.unsupported())?,
             _ => return Err(mods.unsupported()),
         };
+        if ty == Type::B128 {
+            return self.mov_quad(mods, ops);
+        }
         match (&ops[0].kind, &ops[1].kind) {
             (OperandKind::Vector(d), _) => self.unpack(mods, d, &ops[1], ty),
             (_, OperandKind::Vector(s)) => self.pack(mods, &ops[0], s, ty),
@@ -362,6 +372,27 @@ impl Builder<'_> {
                 self.lane_function(f.ok_or_else(|| mods.unsupported())?, ops)
             }
         }
+    }
+
+    /// Moves of 128 bits: whole, into two halves, or from them.
+    fn mov_quad(&mut self, mods: Mods, ops: &[Operand]) -> Result<()> {
+        let sources = match &ops[1].kind {
+            OperandKind::Vector(v) if v.len() == 2 => [self.src(&v[0], Kind::B64)?, self.src(&v[1], Kind::B64)?],
+            _ => self.quad(&ops[1])?.into(),
+        };
+        let destinations = match &ops[0].kind {
+            OperandKind::Vector(v) if v.len() == 2 => [self.dst(&v[0], Kind::B64)?, self.dst(&v[1], Kind::B64)?],
+            _ => self.quad(&ops[0])?.into(),
+        };
+        // The halves may be exchanged: all are read before one is written.
+        let copies = [self.temp(Bank::D), self.temp(Bank::D)];
+        for (d, a) in copies.into_iter().zip(sources).chain(destinations.into_iter().zip(copies)) {
+            let mut i = Inst::new(Op::Alu);
+            i.alu = alu::lookup("mov.b64").ok_or_else(|| mods.unsupported())?.pick();
+            (i.d, i.a) = (d, a);
+            self.emit(i);
+        }
+        Ok(())
     }
 
     fn simple(&mut self, name: &str, d: u32, a: u32, b: u32) -> Result<()> {

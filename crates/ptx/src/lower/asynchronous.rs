@@ -1,14 +1,12 @@
 //! Asynchronous copies and mbarriers.
 
 use super::builder::{Builder, Result};
+use super::forms::{REDUCTIONS, reduction_types};
 use super::opcode::Mods;
 use crate::error::Diagnostic;
 use crate::exec::inst::{Inst, NONE, Op, Space, flag};
 use crate::exec::regs::Kind;
-use crate::syntax::ast::{Operand, OperandKind, Type};
-
-/// Reductions of bulk copies, in the order of `sel`.
-const REDUCTIONS: [&str; 8] = ["add", "min", "max", "inc", "dec", "and", "or", "xor"];
+use crate::syntax::ast::{Operand, OperandKind};
 
 impl Builder<'_> {
     pub(super) fn asynchronous(&mut self, mnemonic: &str, mut mods: Mods, ops: &[Operand]) -> Result<()> {
@@ -50,7 +48,8 @@ impl Builder<'_> {
             let ok = mods.take("arrive");
             let mut i = Inst::new(Op::CpMbarArrive);
             i.flags |= if mods.take("noinc") { flag::NOINC } else { 0 };
-            mods.take_any(&["shared", "shared::cta"]);
+            let shared = mods.take_any(&["shared", "shared::cta"]).is_some();
+            i.space = if shared { Space::Shared } else { Space::Generic };
             if !ok || !mods.take("b64") {
                 return Err(mods.unsupported());
             }
@@ -128,8 +127,7 @@ impl Builder<'_> {
             return Ok(());
         }
         if mods.take("prefetch") {
-            self.emit(Inst::new(Op::BulkPrefetch));
-            return Ok(());
+            return self.bulk_prefetch(mods, ops);
         }
         if mods.take("tensor") {
             return self.tensor_copy(reduce, mods, ops);
@@ -190,20 +188,35 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// Prefetches move nothing here, but name real operands.
+    fn bulk_prefetch(&mut self, mut mods: Mods, ops: &[Operand]) -> Result<()> {
+        let tensor = mods.take("tensor");
+        if tensor && mods.take_any(&["1d", "2d", "3d", "4d", "5d"]).is_none() {
+            return Err(mods.unsupported());
+        }
+        let ok = mods.take("L2") && mods.take("global");
+        mods.take("tile");
+        let hint = usize::from(mods.take("L2::cache_hint"));
+        mods.finish()?;
+        if !ok {
+            return Err(mods.unsupported());
+        }
+        let n = if tensor { 1 } else { 2 } + hint;
+        self.arity(ops, n, n)?;
+        self.address(&ops[0])?;
+        if !tensor {
+            self.src(&ops[1], Kind::B32)?;
+        }
+        self.emit(Inst::new(Op::BulkPrefetch));
+        Ok(())
+    }
+
     fn reduction(&mut self, mods: &mut Mods, i: &mut Inst) -> Result<()> {
         mods.take("noftz");
         let name = mods.take_any(&REDUCTIONS).ok_or_else(|| mods.unsupported())?;
         i.sel = REDUCTIONS.iter().position(|n| *n == name).unwrap_or(0) as u8;
         let ty = mods.take_type()?;
-        let ok = match name {
-            "add" => matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::F16 | Type::BF16 | Type::F32 | Type::F64),
-            "min" | "max" => {
-                matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64 | Type::F16 | Type::BF16)
-            }
-            "inc" | "dec" => ty == Type::U32,
-            _ => matches!(ty, Type::B32 | Type::B64),
-        };
-        if !ok {
+        if !reduction_types(name).contains(&ty) {
             return Err(mods.unsupported());
         }
         i.size = ty.size() as u8;
@@ -282,10 +295,9 @@ impl Builder<'_> {
             "pending_count",
         ];
         let name = mods.take_any(&names).ok_or_else(|| mods.unsupported())?;
-        let expect = name == "arrive" && mods.take("expect_tx");
-        if mods.take("noComplete") || name == "arrive_drop" {
-            return Err(mods.unsupported());
-        }
+        let arrives = matches!(name, "arrive" | "arrive_drop");
+        let expect = arrives && mods.take("expect_tx");
+        let partial = arrives && !expect && mods.take("noComplete");
         let parity = mods.take("parity");
         let order = mods.take_any(&["release", "acquire", "relaxed"]);
         mods.take_any(&["cta", "cluster"]);
@@ -297,7 +309,7 @@ impl Builder<'_> {
         let mut i = Inst::new(match name {
             "init" => Op::MbarInit,
             "inval" => Op::MbarInval,
-            "arrive" => Op::MbarArrive,
+            "arrive" | "arrive_drop" => Op::MbarArrive,
             "expect_tx" => Op::MbarExpect,
             "complete_tx" => Op::MbarComplete,
             "pending_count" => Op::MbarPending,
@@ -324,7 +336,7 @@ impl Builder<'_> {
             Op::MbarArrive => {
                 // The state may be left out only for barriers of other CTAs, where it is `_` in current syntax.
                 let has_state = !matches!(ops.first().map(|o| &o.kind), Some(OperandKind::Address { .. }));
-                let rest = if has_state { &ops[1..] } else { ops };
+                let rest = if has_state { ops.get(1..).unwrap_or_default() } else { ops };
                 self.arity(rest, if expect { 2 } else { 1 }, 2)?;
                 if has_state {
                     i.d = match &ops[0].kind {
@@ -333,6 +345,8 @@ impl Builder<'_> {
                     };
                 }
                 i.sel = u8::from(expect);
+                i.flags |= if partial { flag::NOCOMPLETE } else { 0 };
+                i.flags |= if name == "arrive_drop" { flag::DROP } else { 0 };
                 self.barrier_address(&mut i, &rest[0])?;
                 if let Some(v) = rest.get(1) {
                     i.b = self.src(v, Kind::B32)?;

@@ -1,14 +1,12 @@
-//! State of resolving one kernel: scopes, registers, constants, labels and the code so far.
+//! Resolving one kernel: its statements and instructions in order, and the code so far.
 
+use super::forms::{Family, MNEMONICS};
 use super::opcode::Mods;
-use super::{GlobalVar, Param, Place, Program, Special};
+use super::scope::{Scope, Sym};
+use super::{Place, Program, Special};
 use crate::error::{Diagnostic, Pos};
-use crate::exec::inst::{Inst, NONE, Op, tag};
-use crate::exec::regs::Bank;
-use crate::memory::window_base;
-use crate::syntax::ast::{
-    Constant, Function, Init, Instruction, Item, Module, Operand, Space, Stmt, StmtKind, Type, Variable,
-};
+use crate::exec::inst::{Inst, NONE, Op};
+use crate::syntax::ast::{Function, Instruction, Item, Module, Operand, Space, Stmt, StmtKind};
 use std::collections::HashMap;
 
 pub(super) type Result<T> = std::result::Result<T, Diagnostic>;
@@ -19,50 +17,17 @@ pub(crate) const GLOBAL_VAR_WINDOW: u64 = 0x80000;
 /// Decoded instructions beyond which inlining is refused.
 const MAX_CODE: usize = 1 << 20;
 
-/// Bytes of one module variable beyond which it is refused; tables of real kernels are far smaller.
-const MAX_VARIABLE: u64 = 64 << 20;
-
 /// Errors reported for one kernel before giving up.
 const MAX_ERRORS: usize = 100;
-
-/// What a name stands for.
-#[derive(Clone, Debug)]
-pub(super) enum Sym {
-    /// A register, tagged with its bank, and its declared type.
-    Reg(u32, Type),
-    /// Offset in shared memory.
-    Shared(u64),
-    /// Offset in the lane's local frame: local variables and parameters of calls.
-    Local(u64),
-    /// Offset in the kernel's parameter block.
-    Param(u64),
-    /// Generic address of a module variable.
-    Global(u64),
-}
-
-#[derive(Default)]
-pub(super) struct Scope {
-    syms: HashMap<String, Sym>,
-    /// Registers declared as `prefix<count>`, by prefix: first tagged id, count, type.
-    ranges: Vec<(String, u32, u32, Type)>,
-    labels: HashMap<String, usize>,
-    tables: HashMap<String, Vec<String>>,
-}
-
-impl Scope {
-    pub(super) fn define(&mut self, name: &str, sym: Sym) {
-        self.syms.insert(name.into(), sym);
-    }
-}
 
 pub(super) struct Builder<'m> {
     pub(super) module: &'m Module,
     pub(super) prog: Program,
     pub(super) scopes: Vec<Scope>,
     /// Code position of each label, once known.
-    labels: Vec<Option<u32>>,
-    branch_fixes: Vec<(usize, usize)>,
-    table_fixes: Vec<(usize, Vec<usize>)>,
+    pub(super) labels: Vec<Option<u32>>,
+    pub(super) branch_fixes: Vec<(usize, usize)>,
+    pub(super) table_fixes: Vec<(usize, Vec<usize>)>,
     pub(super) words: HashMap<u32, u32>,
     pub(super) doubles: HashMap<u64, u32>,
     pub(super) specials: HashMap<Special, u32>,
@@ -85,6 +50,7 @@ pub(super) fn build(module: &Module, entry: &str) -> std::result::Result<Program
         return Err(vec![Diagnostic::resolve(Pos::default(), message)]);
     };
     let mut b = Builder::new(module, f);
+    b.unique_functions();
     if let Err(e) = b.globals(f) {
         b.errors.push(e);
     }
@@ -147,113 +113,18 @@ impl<'m> Builder<'m> {
         }
     }
 
-    /// Places module variables and the kernel's parameters.
-    fn globals(&mut self, f: &Function) -> Result<()> {
-        let module = self.module;
-        let variables = module.items.iter().filter_map(|i| if let Item::Variable(v) = i { Some(v) } else { None });
-        let mut later = Vec::new();
-        for v in variables {
-            if v.space == Space::Shared {
-                if v.size() > 0 {
-                    self.place_shared(v)?;
-                }
-                continue;
-            }
-            let n = self.prog.globals.len();
-            let address = window_base(GLOBAL_VAR_WINDOW + n as u64);
-            if v.size() > MAX_VARIABLE {
-                return Err(Diagnostic::unsupported(
-                    v.at.0,
-                    format!("variable `{}` is larger than {MAX_VARIABLE} bytes", v.name),
-                ));
-            }
-            self.scopes[0].define(&v.name, Sym::Global(address));
-            self.prog.globals.push(GlobalVar {
-                name: v.name.clone(),
-                bytes: vec![0; v.size() as usize],
-                constant: v.space == Space::Const,
-            });
-            later.push((n, v));
+    /// A name has one body, and addresses have 64 bits.
+    fn unique_functions(&mut self) {
+        if self.module.address_size != 64 {
+            let message = format!("addresses of {} bits are not supported", self.module.address_size);
+            self.errors.push(Diagnostic::unsupported(Pos { line: 1, column: 1 }, message));
         }
-        for (n, v) in later {
-            if let Some(init) = &v.init {
-                let mut bytes = Vec::new();
-                self.init_bytes(init, v, &mut bytes)?;
-                let var = &mut self.prog.globals[n];
-                if bytes.len() > var.bytes.len() {
-                    var.bytes.resize(bytes.len(), 0);
-                }
-                var.bytes[..bytes.len()].copy_from_slice(&bytes);
+        let mut names = std::collections::HashSet::new();
+        for f in self.module.functions() {
+            if !names.insert(f.name.as_str()) {
+                self.errors.push(Diagnostic::resolve(f.at.0, format!("`{}` is defined twice", f.name)));
             }
         }
-        let mut offset = 0u64;
-        for p in &f.params {
-            offset = offset.next_multiple_of(p.alignment());
-            self.scopes[0].define(&p.name, Sym::Param(offset));
-            self.prog.params.push(Param { name: p.name.clone(), offset, size: p.size() });
-            offset = offset.saturating_add(p.size());
-            if offset > 32764 {
-                return Err(Diagnostic::resolve(p.at.0, "parameters exceed 32764 bytes"));
-            }
-        }
-        self.prog.param_bytes = offset as usize;
-        self.prog.files = module
-            .items
-            .iter()
-            .filter_map(|i| if let Item::File { index, path, .. } = i { Some((*index, path.clone())) } else { None })
-            .collect();
-        Ok(())
-    }
-
-    fn init_bytes(&self, init: &Init, v: &Variable, out: &mut Vec<u8>) -> Result<()> {
-        let size = v.ty.size() as usize;
-        let value = match init {
-            Init::List(l) => return l.iter().try_for_each(|x| self.init_bytes(x, v, out)),
-            Init::Value(Constant::Int(i)) if v.ty == Type::F32 => u64::from((*i as f32).to_bits()),
-            Init::Value(Constant::Int(i)) if v.ty == Type::F64 => (*i as f64).to_bits(),
-            Init::Value(Constant::Int(i)) => *i as u64,
-            Init::Value(Constant::F32(b)) if v.ty == Type::F64 => f64::from(f32::from_bits(*b)).to_bits(),
-            Init::Value(Constant::F32(b)) => u64::from(*b),
-            Init::Value(Constant::F64(b)) if size == 4 => u64::from((f64::from_bits(*b) as f32).to_bits()),
-            Init::Value(Constant::F64(b)) => *b,
-            Init::Symbol { name, offset, .. } => match self.scopes[0].syms.get(name) {
-                Some(Sym::Global(a)) => a.wrapping_add(*offset as u64),
-                _ => {
-                    return Err(Diagnostic::unsupported(
-                        v.at.0,
-                        format!("initial value of `{}` uses `{name}`, which is not a global variable", v.name),
-                    ));
-                }
-            },
-        };
-        out.extend_from_slice(&value.to_le_bytes()[..size.min(8)]);
-        Ok(())
-    }
-
-    fn place_shared(&mut self, v: &Variable) -> Result<u64> {
-        let offset = (self.prog.static_shared as u64).next_multiple_of(v.alignment());
-        let end = offset.saturating_add(v.size());
-        if end > 1 << 20 {
-            return Err(Diagnostic::resolve(v.at.0, format!("`{}` does not fit shared memory", v.name)));
-        }
-        self.prog.static_shared = end as usize;
-        self.prog.shared_vars.push((v.name.clone(), offset, v.size()));
-        self.scopes[0].define(&v.name, Sym::Shared(offset));
-        Ok(offset)
-    }
-
-    /// Shared variables of bodies live as long as the block: they are placed before the dynamic part.
-    fn scan_shared(&mut self, body: &[Stmt]) -> Result<()> {
-        for s in body {
-            match &s.kind {
-                StmtKind::Block(b) => self.scan_shared(b)?,
-                StmtKind::Variable(v) if v.space == Space::Shared && v.size() > 0 => {
-                    self.place_shared(v)?;
-                }
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     fn kernel(&mut self, f: &Function) {
@@ -351,67 +222,6 @@ impl<'m> Builder<'m> {
         Ok(())
     }
 
-    fn registers(&mut self, ty: Type, vector: Option<u8>, names: &[(String, Option<u32>)]) -> Result<()> {
-        if vector.is_some() {
-            return Err(Diagnostic::unsupported(self.pos, "vector registers are not supported"));
-        }
-        if ty == Type::B128 {
-            return Err(Diagnostic::unsupported(self.pos, "128-bit registers are not supported"));
-        }
-        for (name, count) in names {
-            let bank = bank_of(ty);
-            let first = self.prog.banks[bank as usize] as u32;
-            let n = count.unwrap_or(1);
-            if u64::from(first) + u64::from(n) >= 1 << 24 {
-                return Err(Diagnostic::unsupported(self.pos, "more than 2^24 registers"));
-            }
-            self.prog.banks[bank as usize] += n as usize;
-            if let Some(scope) = self.scopes.last_mut() {
-                match count {
-                    None => scope.define(name, Sym::Reg(tag(bank, first), ty)),
-                    Some(c) => scope.ranges.push((name.clone(), tag(bank, first), *c, ty)),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn variable(&mut self, v: &Variable) -> Result<()> {
-        match v.space {
-            // Placed before; a scope's own name hides outer ones.
-            Space::Shared => {
-                if let Some(sym) = self.scopes[0].syms.get(&v.name).cloned()
-                    && let Some(scope) = self.scopes.last_mut()
-                {
-                    scope.define(&v.name, sym);
-                }
-                Ok(())
-            }
-            Space::Local | Space::Param => {
-                let offset = self.local_slot(v)?;
-                if let Some(scope) = self.scopes.last_mut() {
-                    scope.define(&v.name, Sym::Local(offset));
-                }
-                Ok(())
-            }
-            s => Err(Diagnostic::unsupported(
-                v.at.0,
-                format!("`{}` variables inside a body are not supported", s.text()),
-            )),
-        }
-    }
-
-    /// Reserves space in the lane's local frame.
-    pub(super) fn local_slot(&mut self, v: &Variable) -> Result<u64> {
-        let offset = (self.prog.frame as u64).next_multiple_of(v.alignment());
-        let end = offset.saturating_add(v.size());
-        if end > 512 << 10 {
-            return Err(Diagnostic::resolve(v.at.0, "local memory exceeds 512 KiB a thread"));
-        }
-        self.prog.frame = end as usize;
-        Ok(offset)
-    }
-
     fn instruction(&mut self, i: &Instruction) -> Result<()> {
         self.place.line = self.pos.line;
         let next = self.opcodes.len() as u32;
@@ -432,16 +242,15 @@ impl<'m> Builder<'m> {
     }
 
     fn dispatch(&mut self, mnemonic: &str, mods: Mods, ops: &[Operand]) -> Result<()> {
-        match mnemonic {
-            "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "bar" | "barrier" | "fence" | "membar"
-            | "nanosleep" | "griddepcontrol" | "setmaxnreg" | "pmevent" => self.control(mnemonic, mods, ops),
-            "call" => self.call(mods, ops),
-            "ld" | "ldu" | "st" | "atom" | "red" | "prefetch" | "prefetchu" | "applypriority" | "discard"
-            | "createpolicy" | "cvta" | "isspacep" | "mapa" | "getctarank" => self.memory(mnemonic, mods, ops),
-            "shfl" | "vote" | "match" | "activemask" | "redux" | "elect" => self.warp(mnemonic, mods, ops),
-            "ldmatrix" | "stmatrix" | "movmatrix" | "mma" | "wgmma" => self.tensor(mnemonic, mods, ops),
-            "cp" | "mbarrier" => self.asynchronous(mnemonic, mods, ops),
-            _ => self.arithmetic(mnemonic, mods, ops),
+        let family = MNEMONICS.iter().find(|m| m.0 == mnemonic).map(|m| m.1);
+        match family {
+            Some(Family::Control) => self.control(mnemonic, mods, ops),
+            Some(Family::Call) => self.call(mods, ops),
+            Some(Family::Memory) => self.memory(mnemonic, mods, ops),
+            Some(Family::Warp) => self.warp(mnemonic, mods, ops),
+            Some(Family::Tensor) => self.tensor(mnemonic, mods, ops),
+            Some(Family::Asynchronous) => self.asynchronous(mnemonic, mods, ops),
+            None => self.arithmetic(mnemonic, mods, ops),
         }
     }
 
@@ -459,70 +268,5 @@ impl<'m> Builder<'m> {
 
     pub(super) fn set_guard(&mut self, guard: (u32, u32)) {
         self.guard = guard;
-    }
-
-    pub(super) fn new_label(&mut self) -> usize {
-        self.labels.push(None);
-        self.labels.len() - 1
-    }
-
-    pub(super) fn place_label(&mut self, label: usize) {
-        self.labels[label] = Some(self.prog.code.len() as u32);
-    }
-
-    pub(super) fn emit_branch(&mut self, i: Inst, label: usize) {
-        self.branch_fixes.push((self.prog.code.len(), label));
-        self.emit(i);
-    }
-
-    pub(super) fn find_label(&self, name: &str, pos: Pos) -> Result<usize> {
-        let hit = self.scopes.iter().rev().find_map(|s| s.labels.get(name).copied());
-        hit.ok_or_else(|| Diagnostic::resolve(pos, format!("label `{name}` is not defined here")))
-    }
-
-    /// Adds the jump table `name` and returns its index.
-    pub(super) fn jump_table(&mut self, name: &str, pos: Pos) -> Result<u32> {
-        let targets = self.scopes.iter().rev().find_map(|s| s.tables.get(name).cloned());
-        let targets =
-            targets.ok_or_else(|| Diagnostic::resolve(pos, format!("jump table `{name}` is not defined here")))?;
-        let labels = targets.iter().map(|t| self.find_label(t, pos)).collect::<Result<Vec<_>>>()?;
-        self.table_fixes.push((self.prog.tables.len(), labels));
-        self.prog.tables.push(Vec::new());
-        Ok(self.prog.tables.len() as u32 - 1)
-    }
-
-    pub(super) fn find(&self, name: &str) -> Option<Sym> {
-        for s in self.scopes.iter().rev() {
-            if let Some(sym) = s.syms.get(name) {
-                return Some(sym.clone());
-            }
-            for (prefix, first, count, ty) in &s.ranges {
-                if let Some(n) = name.strip_prefix(prefix.as_str())
-                    && let Ok(k) = n.parse::<u32>()
-                    && k < *count
-                    && (n == "0" || !n.starts_with('0'))
-                {
-                    return Some(Sym::Reg(first + k, *ty));
-                }
-            }
-        }
-        None
-    }
-}
-
-/// Bank of registers of a type.
-pub(super) fn bank_of(ty: Type) -> Bank {
-    match ty {
-        Type::Pred => Bank::P,
-        t if t.size() == 8 => Bank::D,
-        _ => Bank::R,
-    }
-}
-
-/// Value of a symbol's address; registers have none.
-pub(super) fn symbol_value(sym: &Sym) -> Option<u64> {
-    match sym {
-        Sym::Reg(..) => None,
-        Sym::Shared(v) | Sym::Local(v) | Sym::Param(v) | Sym::Global(v) => Some(*v),
     }
 }

@@ -1,7 +1,8 @@
 //! Calls: functions are inlined, the device library's print and assert are built in.
 
-use super::builder::{Builder, Result, Sym};
+use super::builder::{Builder, Result};
 use super::opcode::Mods;
+use super::scope::Sym;
 use crate::error::Diagnostic;
 use crate::exec::inst::{Inst, NONE, Op, Space};
 use crate::exec::regs::Bank;
@@ -110,7 +111,7 @@ impl Builder<'_> {
             self.set_guard((NONE, 0));
         }
         let outer: Vec<_> = self.scopes.drain(1..).collect();
-        let mut scope = super::builder::Scope::default();
+        let mut scope = super::scope::Scope::default();
         for (n, sym) in formal {
             scope.define(&n, sym);
         }

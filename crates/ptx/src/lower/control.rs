@@ -88,7 +88,15 @@ impl Builder<'_> {
     }
 
     fn fence(&mut self, mnemonic: &str, mut mods: Mods, ops: &[Operand]) -> Result<()> {
-        self.arity(ops, 0, 0)?;
+        let acquires_map = mods.parts.contains(&"tensormap::generic") && mods.parts.contains(&"acquire");
+        if acquires_map {
+            // The map's address and its size.
+            self.arity(ops, 2, 2)?;
+            self.address(&ops[0])?;
+            self.literal(&ops[1])?;
+        } else {
+            self.arity(ops, 0, 0)?;
+        }
         let mut i = Inst::new(Op::Fence);
         if mnemonic == "membar" {
             match mods.take_any(&["cta", "gl", "sys"]) {

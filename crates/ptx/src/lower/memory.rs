@@ -1,8 +1,10 @@
 //! Loads, stores, atomics and address arithmetic.
 
 use super::alu::kind_of;
-use super::builder::{Builder, Result, Sym};
+use super::builder::{Builder, Result};
+use super::forms::{ATOMICS, atomic_types, reduce_async_types};
 use super::opcode::Mods;
+use super::scope::Sym;
 use super::special::Special;
 use crate::error::Diagnostic;
 use crate::exec::alu;
@@ -131,7 +133,9 @@ impl Builder<'_> {
                         Sym::Local(v) => (v, Space::Local),
                         Sym::Param(v) => (v, Space::Param),
                         Sym::Global(v) => (v, Space::Global),
-                        Sym::Reg(..) => (0, Space::Generic),
+                        Sym::Reg(..) | Sym::Quad(..) => {
+                            return Err(Diagnostic::resolve(pos, format!("`{n}` is not an address")));
+                        }
                     };
                     let (reg, extra) =
                         if space == Space::Global { (self.double(value), 0) } else { (self.double(0), value as i64) };
@@ -227,6 +231,20 @@ impl Builder<'_> {
         Ok((out, wide.unwrap_or(ty.size() == 8)))
     }
 
+    /// A 128-bit access is one of two 64-bit elements.
+    fn halves(&self, i: &mut Inst, ty: Type) -> Type {
+        if ty == Type::B128 && i.count == 1 {
+            i.count = 2;
+            return Type::B64;
+        }
+        ty
+    }
+
+    fn quad_data(&mut self, o: &Operand) -> Result<(Vec<u32>, bool)> {
+        let (low, high) = self.quad(o)?;
+        Ok((vec![low, high], true))
+    }
+
     fn cache_policy(&mut self, mods: &mut Mods, ops: &[Operand], plain: usize) -> Result<()> {
         let hint = mods.take("L2::cache_hint");
         self.arity(ops, plain + usize::from(hint), plain + usize::from(hint))?;
@@ -244,15 +262,17 @@ impl Builder<'_> {
         mods.take_hints();
         i.count = self.vector(&mut mods);
         let ty = mods.take_type()?;
+        let quad = ty == Type::B128;
         self.cache_policy(&mut mods, ops, 2)?;
         mods.finish()?;
+        let ty = self.halves(&mut i, ty);
         if matches!(ty, Type::Pred | Type::B128) || (nc && !matches!(i.space, Space::Global | Space::Generic)) {
             return Err(mods.unsupported());
         }
         i.size = ty.size() as u8;
         i.flags |= if ty.is_signed() { flag::SIGNED } else { 0 };
         let a = self.address(&ops[1])?;
-        let (regs, wide) = self.data(&ops[0], i.count, ty, true)?;
+        let (regs, wide) = if quad { self.quad_data(&ops[0])? } else { self.data(&ops[0], i.count, ty, true)? };
         i.wide.ext = wide;
         self.extend(&mut i, &regs, &[]);
         match (i.space, a.symbol) {
@@ -286,12 +306,14 @@ impl Builder<'_> {
         let ty = mods.take_type()?;
         self.cache_policy(&mut mods, ops, 2)?;
         mods.finish()?;
+        let quad = ty == Type::B128;
+        let ty = self.halves(&mut i, ty);
         if matches!(ty, Type::Pred | Type::B128) || i.space == Space::Const {
             return Err(mods.unsupported());
         }
         i.size = ty.size() as u8;
         let a = self.address(&ops[0])?;
-        let (regs, wide) = self.data(&ops[1], i.count, ty, false)?;
+        let (regs, wide) = if quad { self.quad_data(&ops[1])? } else { self.data(&ops[1], i.count, ty, false)? };
         i.wide.ext = wide;
         self.extend(&mut i, &[], &regs);
         (i.a, i.wide.a, i.imm) = (a.reg, a.wide, a.offset);
@@ -333,16 +355,42 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// `red.async`: a reduction in a CTA of the cluster that completes bytes on an mbarrier.
+    fn reduce_async(&mut self, mut mods: Mods, ops: &[Operand]) -> Result<()> {
+        self.arity(ops, 3, 3)?;
+        let mut i = Inst::new(Op::RedAsync);
+        let ok = mods.take("relaxed")
+            && mods.take("cluster")
+            && mods.take("shared::cluster")
+            && mods.take("mbarrier::complete_tx::bytes");
+        let name = mods.take_any(&ATOMICS).ok_or_else(|| mods.unsupported())?;
+        let ty = mods.take_type()?;
+        mods.finish()?;
+        if !ok || !reduce_async_types(name).contains(&ty) {
+            return Err(mods.unsupported());
+        }
+        i.sel = ATOMICS.iter().position(|n| *n == name).unwrap_or(0) as u8;
+        (i.size, i.target, i.space) = (ty.size() as u8, ty as u32, Space::Shared);
+        i.wide.ext = ty.size() == 8;
+        let a = self.address(&ops[0])?;
+        (i.a, i.wide.a, i.imm) = (a.reg, a.wide, a.offset);
+        let v = self.src(&ops[1], kind_of(ty))?;
+        self.extend(&mut i, &[], &[v]);
+        let bar = self.address(&ops[2])?;
+        (i.c, i.wide.c, i.imm2) = (bar.reg, bar.wide, bar.offset);
+        self.emit(i);
+        Ok(())
+    }
+
     fn atomic(&mut self, reduce: bool, mut mods: Mods, ops: &[Operand]) -> Result<()> {
         if mods.take("async") {
-            return Err(mods.unsupported());
+            return if reduce { self.reduce_async(mods, ops) } else { Err(mods.unsupported()) };
         }
         let mut i = Inst::new(Op::Atom);
         self.ordering(&mut mods, &mut i);
         i.flags |= flag::STRONG;
         i.space = self.space(&mut mods);
-        let names = ["add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"];
-        let name = mods.take_any(&names).ok_or_else(|| mods.unsupported())?;
+        let name = mods.take_any(&ATOMICS).ok_or_else(|| mods.unsupported())?;
         mods.take("noftz");
         i.count = self.vector(&mut mods);
         let ty = mods.take_type()?;
@@ -351,15 +399,9 @@ impl Builder<'_> {
         let k = usize::from(!reduce);
         self.cache_policy(&mut mods, ops, k + 1 + sources)?;
         mods.finish()?;
-        i.sel = names.iter().position(|n| *n == name).unwrap_or(0) as u8;
-        let legal = match name {
-            "add" => !matches!(ty, Type::Pred | Type::B8 | Type::B16 | Type::B32 | Type::B64 | Type::S64),
-            "min" | "max" => matches!(ty, Type::U32 | Type::S32 | Type::U64 | Type::S64),
-            "inc" | "dec" => ty == Type::U32,
-            "and" | "or" | "xor" => matches!(ty, Type::B32 | Type::B64),
-            _ => matches!(ty, Type::B16 | Type::B32 | Type::B64) && !reduce,
-        };
-        if !legal || ty.size() == 1 || i.count != 1 || matches!(i.space, Space::Local | Space::Param | Space::Const) {
+        i.sel = ATOMICS.iter().position(|n| *n == name).unwrap_or(0) as u8;
+        let legal = atomic_types(name).contains(&ty) && !(reduce && matches!(name, "exch" | "cas"));
+        if !legal || i.count != 1 || matches!(i.space, Space::Local | Space::Param | Space::Const) {
             return Err(mods.unsupported());
         }
         i.size = ty.size() as u8;

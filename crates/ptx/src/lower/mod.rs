@@ -9,12 +9,15 @@ mod asynchronous;
 mod builder;
 mod call;
 mod control;
+mod forms;
 mod memory;
 mod opcode;
 mod operands;
 mod regalloc;
+mod scope;
 mod special;
 mod tensor;
+mod variables;
 mod warp;
 
 use crate::error::Diagnostic;
@@ -23,6 +26,7 @@ use crate::exec::inst::Inst;
 use crate::exec::mma::{MmaSpec, WgmmaSpec};
 use crate::syntax::ast::Module;
 pub(crate) use builder::GLOBAL_VAR_WINDOW;
+pub use forms::{OpcodeForm, opcode_forms};
 pub(crate) use special::Special;
 
 /// Where an instruction comes from.

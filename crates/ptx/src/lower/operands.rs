@@ -1,7 +1,8 @@
 //! Operands of instructions: registers, literals, special registers, predicates and symbol addresses.
 
 use super::Special;
-use super::builder::{Builder, Result, Sym, symbol_value};
+use super::builder::{Builder, Result};
+use super::scope::{Sym, symbol_value};
 use crate::error::{Diagnostic, Pos};
 use crate::exec::inst::{Inst, NONE, tag, untag};
 use crate::exec::regs::{Bank, Kind};
@@ -86,10 +87,10 @@ impl Builder<'_> {
                 }
                 match self.find(n) {
                     Some(Sym::Reg(id, ty)) => self.check_bank(id, ty, kind, n, pos),
-                    Some(sym) => {
-                        let v = symbol_value(&sym).unwrap_or(0);
-                        self.address_constant(v, kind)
-                    }
+                    Some(sym) => match symbol_value(&sym) {
+                        Some(v) => self.address_constant(v, kind),
+                        None => Err(Diagnostic::resolve(pos, format!("`{n}` has 128 bits and does not fit here"))),
+                    },
                     None => Err(self.unknown(n, pos)),
                 }
             }
@@ -143,6 +144,18 @@ impl Builder<'_> {
                 None => Err(self.unknown(n, o.at.0)),
             },
             _ => Err(Diagnostic::resolve(o.at.0, "expected a register")),
+        }
+    }
+
+    /// Both halves of a 128-bit register, the lower first.
+    pub(super) fn quad(&self, o: &Operand) -> Result<(u32, u32)> {
+        match &o.kind {
+            OperandKind::Name(n) => match self.find(n) {
+                Some(Sym::Quad(low, high)) => Ok((low, high)),
+                Some(_) => Err(Diagnostic::resolve(o.at.0, format!("`{n}` is not a 128-bit register"))),
+                None => Err(self.unknown(n, o.at.0)),
+            },
+            _ => Err(Diagnostic::resolve(o.at.0, "expected a 128-bit register")),
         }
     }
 

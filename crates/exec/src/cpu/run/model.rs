@@ -8,11 +8,22 @@ use crate::kernels::sampling;
 use crate::kernels::simd::Real;
 use spinec_ir::interp::{coin, f8};
 
+/// Elements to norm below which a second thread costs more than it saves.
+const MIN_NORM: usize = 1 << 14;
+/// Rows of one task.
+const ROWS: usize = 16;
+
 impl Machine<'_> {
     pub(super) fn rms_norm<T: Real + Number>(&mut self, width: usize, eps: f64, ins: &[Ref], out: &Out) {
         self.write::<T, _>(out, |y, m| {
             let w = &ins[1].get::<T>(m.arena)[..width];
-            rowwise::rms_norm(ins[0].get(m.arena), w, <T as Number>::from_f64(eps), y);
+            let (x, eps) = (ins[0].get::<T>(m.arena), <T as Number>::from_f64(eps));
+            if y.len() < MIN_NORM {
+                rowwise::rms_norm(x, w, eps, y);
+            } else {
+                let part = ROWS * width;
+                m.pool.par_chunks_mut(y, part, |i, y| rowwise::rms_norm(&x[i * part..][..y.len()], w, eps, y));
+            }
         });
     }
 

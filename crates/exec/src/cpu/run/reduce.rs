@@ -81,7 +81,7 @@ impl Machine<'_> {
                     }
                 }
             };
-            if rows.len() * width < MIN_WORK { row(0, &mut rows) } else { pool.par_chunks_mut(&mut rows, 1, row) }
+            if rows.len() * width < MIN_RANKED { row(0, &mut rows) } else { pool.par_chunks_mut(&mut rows, 1, row) }
         }
         self.arena.give(&outs[0], values);
         self.arena.give(&outs[1], indices);
@@ -91,7 +91,7 @@ impl Machine<'_> {
         self.write::<i32, _>(out, |y, m| {
             let x = x.get::<T>(m.arena);
             let row = |i: usize, y: &mut [i32]| select::top_set(&x[i * width..(i + 1) * width], y);
-            if x.len() < MIN_WORK {
+            if x.len() < MIN_RANKED {
                 y.chunks_exact_mut(k).enumerate().for_each(|(i, y)| row(i, y));
             } else {
                 m.pool.par_chunks_mut(y, k, row);
@@ -100,9 +100,19 @@ impl Machine<'_> {
     }
 
     pub(super) fn softmax<T: Real + Elem>(&mut self, width: usize, x: &Ref, out: &Out) {
-        self.write::<T, _>(out, |y, m| rowwise::softmax(x.get(m.arena), width, y));
+        self.write::<T, _>(out, |y, m| {
+            let x = x.get::<T>(m.arena);
+            let part = ROWS * width;
+            if y.len() < MIN_RANKED || part == 0 {
+                rowwise::softmax(x, width, y);
+            } else {
+                m.pool.par_chunks_mut(y, part, |i, y| rowwise::softmax(&x[i * part..][..y.len()], width, y));
+            }
+        });
     }
 }
 
-/// Elements below which a second thread costs more than it saves.
-const MIN_WORK: usize = 1 << 14;
+/// Elements to rank, or to take exponentials of, below which a second thread costs more than it saves.
+const MIN_RANKED: usize = 1 << 10;
+/// Rows of one task.
+const ROWS: usize = 16;

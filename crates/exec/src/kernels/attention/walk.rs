@@ -187,6 +187,7 @@ impl<T: Real> Task<'_, T> {
             columns: panels * LANES,
             carry: false,
             ahead: 0,
+            fetched: 0,
         };
         // SAFETY: there are as many query vectors as peaks; `y` and the lines are long enough by the assertion.
         unsafe { product.compute::<S, Plain>(s, 0..width) };
@@ -309,6 +310,7 @@ impl<T: Real> Task<'_, T> {
                 columns: padded,
                 carry: true,
                 ahead: 0,
+                fetched: 0,
             };
             // SAFETY: `x` and `y` are long enough by the assertion, the run's lines exist.
             unsafe { product.compute::<S, Plain>(s, range) };

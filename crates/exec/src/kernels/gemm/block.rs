@@ -124,6 +124,7 @@ impl<T: Real> Block<'_, T> {
                     carry: k > 0,
                     // The same place of the next group, which lies behind this one.
                     ahead: steps * step,
+                    fetched: 0,
                 };
                 product.compute::<S, W>(s, k..last);
             }

@@ -3,6 +3,7 @@
 //! A range that carries on from stored sums loads them without rounding, so cutting `k` changes no bit.
 
 use super::super::simd::{Kernel, LANES, Real, Simd};
+use super::pack::GROUP;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -65,6 +66,17 @@ pub(super) fn fetch<E>(at: *const E) {
     let _ = at;
 }
 
+/// Every `tiles`-th panel of a group from `tile` on, by bits.
+#[inline(always)]
+fn share(tile: usize, tiles: usize) -> u32 {
+    let (mut bits, mut panel) = (0, tile);
+    while panel < GROUP {
+        bits |= 1 << panel;
+        panel += tiles;
+    }
+    bits
+}
+
 /// A product `y[r, c] (+)= sum_k x[r, k] w[k, c]`, `k` ascending, by addresses.
 pub(in super::super) struct Product<T, L> {
     /// Element `(0, 0)` of `x`; its columns are indexed by `k` from 0.
@@ -89,6 +101,8 @@ pub(in super::super) struct Product<T, L> {
     pub(in super::super) carry: bool,
     /// Lanes from a line to the one that is fetched while it is used; 0 fetches nothing.
     pub(in super::super) ahead: usize,
+    /// Panels whose lines are fetched, by bits.
+    pub(in super::super) fetched: u32,
 }
 
 impl<T, L> Clone for Product<T, L> {
@@ -138,7 +152,8 @@ impl<T: Real, L> Product<T, L> {
                 let part = Self {
                     x: self.x.add(row * self.x_stride),
                     y: self.y.wrapping_add(row * self.y_stride),
-                    ahead: if tile == 1 { self.ahead } else { 0 },
+                    // The passes over the lines share the fetching, so that memory is busy all the time.
+                    fetched: share(tile - 1, tiles),
                     ..*self
                 };
                 match next - row {
@@ -217,7 +232,9 @@ impl<T: Real, L> Product<T, L> {
             while k + W::STEP <= range.end {
                 if self.ahead > 0 {
                     for p in 0..P {
-                        fetch(line.wrapping_add(self.ahead + p * LANES));
+                        if self.fetched >> p & 1 == 1 {
+                            fetch(line.wrapping_add(self.ahead + p * LANES));
+                        }
                     }
                 }
                 let mut b = [s.splat(T::ZERO); P];

@@ -10,7 +10,7 @@ use crate::spec::ast::{GraphFile, ListKind, ParamKind};
 use crate::spec::load::{Host, Loader};
 use crate::spec::lower::{FunctionRequest, Lower};
 use crate::spec::statics::{self, Static};
-use crate::ty::Numerics;
+use crate::ty::{Numerics, RuleClass};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn bind(
@@ -23,21 +23,7 @@ pub(super) fn bind(
     let Loader { mut sources, mut diags, files, .. } = loader;
     let sets = parse_sets(&over.sets, &mut sources, &mut diags);
     let (checkpoints, configs) = read_configs(&decl, host, over, &mut diags);
-    let numerics = match (over.numerics, &decl.numerics) {
-        (Some(n), _) => n,
-        (None, None) => Numerics::F32,
-        (None, Some(name)) => Numerics::from_name(&name.name).unwrap_or_else(|| {
-            diags.push(
-                Diagnostic::error(
-                    codes::BAD_ATTRIBUTE,
-                    name.span,
-                    format!("there is no numerics policy `{}`", name.name),
-                )
-                .help("f64, f32 or bf16"),
-            );
-            Numerics::F32
-        }),
-    };
+    let (numerics, rules) = numerics(&decl, over, &mut diags);
     let values = Values::new(&decl, &files, &component_files, &configs, &sets);
     check_sets(&values, &mut diags);
     let mut bound = BTreeMap::new();
@@ -83,6 +69,7 @@ pub(super) fn bind(
         set_values,
         patches,
         numerics,
+        rules,
         checkpoints,
         serve,
         widths,
@@ -367,6 +354,52 @@ fn component_values(
         check_declared(n, &declared, f, diags);
     }
     out
+}
+
+/// The numerics policy of the run and the classes of rules that may fire.
+fn numerics(decl: &SystemDecl, over: &Overrides, diags: &mut Diagnostics) -> (Numerics, BTreeSet<RuleClass>) {
+    let given = decl.numerics.as_ref();
+    let mut policy = Numerics::F32;
+    if let Some(name) = given.and_then(|n| n.policy.as_ref()) {
+        match Numerics::from_name(&name.name) {
+            Some(known) => policy = known,
+            None => diags.push(
+                Diagnostic::error(
+                    codes::BAD_ATTRIBUTE,
+                    name.span,
+                    format!("there is no numerics policy `{}`", name.name),
+                )
+                .help("f64, f32 or bf16"),
+            ),
+        }
+    }
+    let mut classes: BTreeSet<RuleClass> = RuleClass::DEFAULT.into();
+    if let Some(rules) = given.and_then(|n| n.rules.as_ref()) {
+        classes.clear();
+        for name in rules {
+            match RuleClass::from_name(&name.name) {
+                Some(class) => {
+                    classes.insert(class);
+                }
+                None => {
+                    let known = RuleClass::ALL.map(RuleClass::name);
+                    let help = match suggest(&name.name, known) {
+                        Some(near) => format!("did you mean `{near}`?"),
+                        None => known.join(", "),
+                    };
+                    diags.push(
+                        Diagnostic::error(
+                            codes::BAD_ATTRIBUTE,
+                            name.span,
+                            format!("there is no class of rules `{}`", name.name),
+                        )
+                        .help(help),
+                    );
+                }
+            }
+        }
+    }
+    (over.numerics.unwrap_or(policy), classes)
 }
 
 /// Where a component's value comes from: the command line, the component, or the system.

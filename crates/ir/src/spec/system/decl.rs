@@ -114,10 +114,17 @@ pub(crate) struct EntryDecl {
     pub graph: GraphDecl,
 }
 
+/// `numerics: POLICY`, or the policy with the classes of rules that may fire.
+#[derive(Clone, Debug)]
+pub(crate) struct NumericsDecl {
+    pub policy: Option<Ident>,
+    pub rules: Option<Vec<Ident>>,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct SystemDecl {
     pub name: Ident,
-    pub numerics: Option<Ident>,
+    pub numerics: Option<NumericsDecl>,
     pub checkpoints: Vec<CheckpointDecl>,
     pub bindings: Bindings,
     pub components: Vec<ComponentDecl>,

@@ -23,9 +23,9 @@ use super::statics::Static;
 use super::yaml::Node;
 use crate::diag::{Diagnostic, Diagnostics, SourceMap, Span, codes};
 use crate::ir::{StateDecl, Weight};
-use crate::ty::Numerics;
+use crate::ty::{Numerics, RuleClass};
 use decl::SystemDecl;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the command line says about a system.
 #[derive(Clone, Debug, Default)]
@@ -91,6 +91,8 @@ pub struct System {
     pub name: String,
     /// Numerics policy of the run.
     pub numerics: Numerics,
+    /// Classes of rewrite rules that may fire.
+    pub rules: BTreeSet<RuleClass>,
     /// Checkpoints in file order.
     pub checkpoints: Vec<CheckpointRef>,
     /// Serving bounds.

@@ -28,9 +28,7 @@ pub(crate) fn system(root: &Node, sources: &SourceMap, diags: &mut Diagnostics) 
         text("doc", &d.value, diags);
     }
     f.take("extends");
-    let numerics = f
-        .take("numerics")
-        .and_then(|e| text("numerics", &e.value, diags).map(|t| Ident { name: t.to_string(), span: e.value.span }));
+    let numerics = f.take("numerics").and_then(|e| numerics(&e.value, diags));
     let mut checkpoints = Vec::new();
     if let Some(e) = f.take("checkpoints") {
         checkpoints =
@@ -79,6 +77,23 @@ pub(crate) fn system(root: &Node, sources: &SourceMap, diags: &mut Diagnostics) 
         widths,
         entries,
     })
+}
+
+fn numerics(node: &Node, diags: &mut Diagnostics) -> Option<NumericsDecl> {
+    let word = |what: &str, n: &Node, diags: &mut Diagnostics| {
+        text(what, n, diags).map(|t| Ident { name: t.to_string(), span: n.span })
+    };
+    if !matches!(node.value, Value::Map(_)) {
+        return Some(NumericsDecl { policy: Some(word("numerics", node, diags)?), rules: None });
+    }
+    let mut f = Fields::open("numerics", node, diags)?;
+    let policy = f.require("policy", diags).and_then(|e| word("a policy", &e.value, diags));
+    let rules = f.take("rules").map(|e| {
+        let classes = items("classes of rules", &e.value, diags);
+        classes.iter().filter_map(|n| word("a class of rules", n, diags)).collect()
+    });
+    f.finish(diags);
+    Some(NumericsDecl { policy, rules })
 }
 
 fn bindings_of(f: &mut Fields, diags: &mut Diagnostics) -> Bindings {

@@ -24,24 +24,35 @@ pub(crate) enum CmpOp {
 }
 
 impl CmpOp {
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "eq" => Self::Eq,
-            "ne" => Self::Ne,
-            "lt" | "lo" => Self::Lt,
-            "le" | "ls" => Self::Le,
-            "gt" | "hi" => Self::Gt,
-            "ge" | "hs" => Self::Ge,
-            "equ" => Self::Equ,
-            "neu" => Self::Neu,
-            "ltu" => Self::Ltu,
-            "leu" => Self::Leu,
-            "gtu" => Self::Gtu,
-            "geu" => Self::Geu,
-            "num" => Self::Num,
-            "nan" => Self::Nan,
-            _ => return None,
-        })
+    /// Names with what they mean; `lo`, `ls`, `hi` and `hs` are for unsigned integers.
+    pub(super) const NAMES: [(&'static str, Self); 18] = [
+        ("eq", Self::Eq),
+        ("ne", Self::Ne),
+        ("lt", Self::Lt),
+        ("le", Self::Le),
+        ("gt", Self::Gt),
+        ("ge", Self::Ge),
+        ("lo", Self::Lt),
+        ("ls", Self::Le),
+        ("hi", Self::Gt),
+        ("hs", Self::Ge),
+        ("equ", Self::Equ),
+        ("neu", Self::Neu),
+        ("ltu", Self::Ltu),
+        ("leu", Self::Leu),
+        ("gtu", Self::Gtu),
+        ("geu", Self::Geu),
+        ("num", Self::Num),
+        ("nan", Self::Nan),
+    ];
+
+    /// The operator of a name on a type.
+    pub(crate) fn parse(name: &str, ty: &str) -> Option<Self> {
+        let unsigned = matches!(name, "lo" | "ls" | "hi" | "hs");
+        if unsigned && !ty.starts_with('u') {
+            return None;
+        }
+        Self::NAMES.iter().find(|n| n.0 == name).map(|n| n.1)
     }
 }
 
@@ -154,6 +165,27 @@ fn test<T: Lane>(r: &mut Regs, i: &Inst, m: u32, f: impl Fn(T) -> bool) {
         t |= u32::from(f(T::of(a[l]))) << l;
     }
     store(r, i, m, t);
+}
+
+/// All comparisons of `setp`: operator, type, and the kind of the operands.
+pub(crate) fn comparisons() -> impl Iterator<Item = (&'static str, &'static str, Kind)> {
+    CmpOp::NAMES.iter().flat_map(|(name, _)| {
+        TYPES.iter().filter_map(|ty| {
+            let op = CmpOp::parse(name, ty)?;
+            set_predicate(op, ty, false).map(|(_, kind)| (*name, *ty, kind))
+        })
+    })
+}
+
+/// Types that `setp` compares.
+const TYPES: [&str; 13] = ["u16", "b16", "s16", "u32", "b32", "s32", "u64", "b64", "s64", "f32", "f64", "f16", "bf16"];
+
+/// Properties of `testp`.
+const PROPERTIES: [&str; 6] = ["finite", "infinite", "number", "notanumber", "normal", "subnormal"];
+
+/// All forms of `testp` with the kind of their operand.
+pub(crate) fn test_properties() -> impl Iterator<Item = (String, Kind)> {
+    PROPERTIES.iter().flat_map(|p| [(format!("testp.{p}.f32"), Kind::F32), (format!("testp.{p}.f64"), Kind::F64)])
 }
 
 /// `testp` by property and type.

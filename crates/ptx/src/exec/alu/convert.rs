@@ -8,7 +8,7 @@ use crate::numeric::{
 
 lane_table! {
 /// Conversions worth a loop of their own.
-fn lookup {
+fn lookup, OPCODES {
     "cvt.f32.bf16" => (a: u32) -> u32 { a << 16 };
     "cvt.f32.f16" => (a: H) -> f32 { n::f16_to_f32(a.0) };
     "cvt.rn.bf16.f32" => (a: f32) -> u32 { u32::from(f32_to_bf16(a)) };
@@ -39,8 +39,18 @@ fn lookup {
     "cvt.u16.u32" | "cvt.s16.s32" | "cvt.u16.s32" | "cvt.s16.u32" => (a: u32) -> u32 { a & 0xffff };
     "cvt.u64.u32" => (a: u32) -> u64 { u64::from(a) };
     "cvt.s64.s32" => (a: i32) -> i64 { i64::from(a) };
+    "cvt.pack.sat.u16.s32" => (a: i32, b: i32) -> u32 { pack(a, b, 0, 0, 0xffff, 16) };
+    "cvt.pack.sat.s16.s32" => (a: i32, b: i32) -> u32 { pack(a, b, 0, -0x8000, 0x7fff, 16) };
+    "cvt.pack.sat.u8.s32.b32" => (a: i32, b: i32, c: u32) -> u32 { pack(a, b, c, 0, 0xff, 8) };
+    "cvt.pack.sat.s8.s32.b32" => (a: i32, b: i32, c: u32) -> u32 { pack(a, b, c, -0x80, 0x7f, 8) };
     "cvt.u32.u64" | "cvt.s32.s64" | "cvt.s32.u64" | "cvt.u32.s64" => (a: u64) -> u32 { a as u32 };
 }}
+
+/// `cvt.pack`: `a` above `b`, both saturated, above them the low bits of `c`.
+fn pack(a: i32, b: i32, c: u32, low: i32, high: i32, bits: u32) -> u32 {
+    let part = |x: i32| x.clamp(low, high) as u32 & ((1 << bits) - 1);
+    part(b) | part(a) << bits | if bits < 16 { c << (2 * bits) } else { 0 }
+}
 
 /// Source or destination of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,6 +94,15 @@ impl Num {
 
     pub(crate) fn wide(self) -> bool {
         matches!(self, Self::F64 | Self::Int { bits: 64, .. })
+    }
+
+    /// Order of the floats: one holds all values of another when it is higher; the half formats are level.
+    fn precision(self) -> u8 {
+        match self {
+            Self::F64 => 3,
+            Self::F32 => 2,
+            _ => 1,
+        }
     }
 
     fn is_float(self) -> bool {
@@ -151,22 +170,95 @@ pub(crate) fn parse_convert(mods: &[&str]) -> Option<Convert> {
             return None;
         }
     }
+    if !defined(&c, rounded) {
+        return None;
+    }
+    Some(c)
+}
+
+/// Whether PTX defines the conversion.
+fn defined(c: &Convert, rounded: bool) -> bool {
+    let (src, dst) = (c.src, c.dst);
     let ok = match (src, dst) {
         (Num::Tf32, _) | (Num::Pair(..), Num::Tf32 | Num::F64 | Num::F32 | Num::Narrow(_) | Num::Int { .. }) => false,
-        (Num::Pair(from, 8), Num::Pair(to, 16)) => to == F16 && from != F16,
-        (Num::Pair(from, 16), Num::Pair(_, 8)) => from == F16 && c.finite,
+        (Num::Pair(from, 8), Num::Pair(to, 16)) => {
+            to == F16 && from != F16 && from != BF16 && rounded && c.round == Round::Nearest && !c.integral && !c.finite
+        }
+        (Num::Pair(from, 16), Num::Pair(_, 8)) => {
+            from == F16 && c.finite && rounded && c.round == Round::Nearest && !c.integral
+        }
         (Num::Pair(..), Num::Pair(..)) => false,
-        (_, Num::Pair(_, w)) => src == Num::F32 && rounded && !c.integral && (w == 16 || c.finite),
-        (_, Num::Tf32) => src == Num::F32 && rounded && !c.integral,
+        (_, Num::Pair(_, w)) => {
+            let round = c.round == Round::Nearest || (w == 16 && c.round == Round::Zero);
+            src == Num::F32 && rounded && round && !c.integral && (w == 16 || c.finite)
+        }
+        (_, Num::Tf32) => {
+            let round = match c.round {
+                Round::Away => !c.relu,
+                Round::Nearest | Round::Zero => true,
+                _ => false,
+            };
+            src == Num::F32 && rounded && round && !c.integral
+        }
         (Num::Int { .. }, Num::Int { .. }) => !rounded && !c.relu && !c.flush,
         (Num::Int { .. }, _) => rounded && !c.integral && !c.relu && !c.flush,
         (_, Num::Int { .. }) => rounded && c.integral && !c.relu,
-        _ => !c.relu || !c.integral,
+        // Narrowing rounds to the format, widening is exact, and between equal types only to whole numbers.
+        (s, d) => {
+            let rounding = match s.precision().cmp(&d.precision()) {
+                std::cmp::Ordering::Greater => rounded && !c.integral,
+                std::cmp::Ordering::Less => !rounded,
+                std::cmp::Ordering::Equal if s == d => !rounded || c.integral,
+                // Neither half format holds the other's values.
+                std::cmp::Ordering::Equal => rounded && !c.integral,
+            };
+            let narrow = matches!(d, Num::Narrow(_));
+            let relu = !c.relu || (narrow && s == Num::F32 && matches!(c.round, Round::Nearest | Round::Zero));
+            rounding && relu
+        }
     };
-    let ok = ok && !(c.finite && matches!(dst, Num::Int { .. } | Num::F32 | Num::F64));
-    let ok = ok && !(c.saturate && matches!(dst, Num::Pair(..) | Num::Tf32 | Num::Narrow(BF16)));
-    let flushes = !c.flush || src == Num::F32 || dst == Num::F32;
-    (ok && flushes).then_some(c)
+    let away = c.round != Round::Away || dst == Num::Tf32;
+    let finite = !c.finite
+        || match dst {
+            Num::Pair(..) => true,
+            Num::Narrow(_) => src == Num::F32 && matches!(c.round, Round::Nearest | Round::Zero),
+            Num::Tf32 => true,
+            _ => false,
+        };
+    let sat = !c.saturate || (!matches!(dst, Num::Pair(..) | Num::Tf32 | Num::Narrow(BF16)) && !c.finite && !c.relu);
+    let flushes = !c.flush
+        || matches!((src, dst), (Num::F32, Num::Int { .. } | Num::Narrow(F16) | Num::F64 | Num::F32))
+        || matches!((src, dst), (Num::Narrow(F16) | Num::F64, Num::F32));
+    ok && away && finite && sat && flushes
+}
+
+/// Every conversion accepted, with the register classes of destination and sources: `h` 16, `r` 32, `d` 64 bits.
+pub(crate) fn conversions() -> Vec<(String, String)> {
+    const TYPES: [&str; 17] = [
+        "u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64", "f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "e4m3x2",
+        "e5m2x2", "tf32",
+    ];
+    const ROUNDS: [&str; 10] = ["", "rn", "rna", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi"];
+    const FLAGS: [&str; 4] = ["ftz", "relu", "satfinite", "sat"];
+    let class = |n: Num| match n {
+        Num::Int { bits: 64, .. } | Num::F64 => 'd',
+        Num::Int { bits: 32, .. } | Num::F32 | Num::Tf32 | Num::Pair(_, 16) => 'r',
+        _ => 'h',
+    };
+    let mut out = Vec::new();
+    for (dst, src) in TYPES.iter().flat_map(|d| TYPES.iter().map(move |s| (*d, *s))) {
+        for (round, flags) in ROUNDS.iter().flat_map(|r| (0..16u32).map(move |f| (*r, f))) {
+            let mut mods: Vec<&str> = if round.is_empty() { vec![] } else { vec![round] };
+            mods.extend((0..4).filter(|k| flags >> k & 1 == 1).map(|k| FLAGS[k]));
+            mods.extend([dst, src]);
+            if let Some(c) = parse_convert(&mods) {
+                let sources = if c.two { 2 } else { 1 };
+                let classes = std::iter::once(class(c.dst)).chain(std::iter::repeat_n(class(c.src), sources));
+                out.push((format!("cvt.{}", mods.join(".")), classes.collect()));
+            }
+        }
+    }
+    out
 }
 
 /// A value between conversion and store, exact.
@@ -223,22 +315,24 @@ fn int_to_odd(v: i128) -> f64 {
 
 impl Convert {
     fn narrow(&self, x: f64, f: &Format) -> u32 {
-        let x = if self.relu && x < 0.0 { 0.0 } else { x };
+        let x = if self.relu && x <= 0.0 { 0.0 } else { x };
         round_to(x, f, self.round, self.finite)
     }
 
-    fn store(&self, v: Value) -> u64 {
-        match (self.dst, v) {
+    fn store(&self, value: Value) -> u64 {
+        match (self.dst, value) {
             (Num::Int { bits, signed }, v) => {
                 let v = match v {
                     Value::Int(v) => v,
-                    Value::Float(x) if x.is_nan() => 0,
+                    // NaN gives zero, or the top bit alone when either side has 64 bits.
+                    Value::Float(x) if x.is_nan() => i128::from(self.src == Num::F64 || bits == 64) << (bits - 1),
                     Value::Float(x) => integral(x, self.round) as i128,
                 };
                 let clamp = self.saturate || self.src.is_float();
                 let (low, high) =
                     if signed { (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1) } else { (0, (1i128 << bits) - 1) };
-                let v = if clamp { v.clamp(low, high) } else { v };
+                let nan = matches!(value, Value::Float(x) if x.is_nan());
+                let v = if clamp && !nan { v.clamp(low, high) } else { v };
                 let raw = v as u64;
                 // A narrow result is kept sign- or zero-extended in its wider register.
                 match (bits, signed) {
@@ -250,6 +344,9 @@ impl Convert {
                 }
             }
             (Num::F64, Value::Int(v)) => {
+                if self.saturate {
+                    return f64::from(u8::from(v > 0)).to_bits();
+                }
                 let near = v as f64;
                 let back = near as i128;
                 let error = (v - back).signum() as f64;
@@ -288,7 +385,7 @@ impl Convert {
                 u64::from((if self.flush { ftz(y) } else { y }).to_bits())
             }
             (Num::Tf32, Value::Float(x)) => {
-                let x = if self.relu && x < 0.0 { 0.0 } else { x };
+                let x = if self.relu && x <= 0.0 { 0.0 } else { x };
                 let tf32 = Format {
                     emin: -126,
                     fraction: 10,

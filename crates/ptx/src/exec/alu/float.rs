@@ -85,9 +85,19 @@ fn rcp_high(x: f64) -> f64 {
     t(if r.is_subnormal() { 0f64.copysign(r) } else { r })
 }
 
+/// Two singles in one 64-bit register.
+#[inline(always)]
+fn two(a: u64, b: u64, c: u64, f: impl Fn(f32, f32, f32) -> f32) -> u64 {
+    let part = |k: u32| {
+        let at = |v: u64| f32::from_bits((v >> k) as u32);
+        u64::from(f(at(a), at(b), at(c)).to_bits()) << k
+    };
+    part(0) | part(32)
+}
+
 lane_table! {
 /// Floating-point lane functions.
-fn lookup {
+fn lookup, OPCODES {
     "add.f32" | "add.rn.f32" => (a: f32, b: f32) -> f32 { a + b };
     "add.ftz.f32" | "add.rn.ftz.f32" => (a: f32, b: f32) -> f32 { ftz(ftz(a) + ftz(b)) };
     "add.sat.f32" | "add.rn.sat.f32" => (a: f32, b: f32) -> f32 { sat(a + b) };
@@ -163,6 +173,16 @@ fn lookup {
     "neg.ftz.f32" => (a: f32) -> f32 { -ftz(a) };
     "copysign.f32" => (a: f32, b: f32) -> f32 { b.copysign(a) };
     "copysign.f64" => (a: f64, b: f64) -> f64 { b.copysign(a) };
+    "add.f32x2" | "add.rn.f32x2" => (a: u64, b: u64) -> u64 { two(a, b, 0, |x, y, _| x + y) };
+    "add.ftz.f32x2" | "add.rn.ftz.f32x2" => (a: u64, b: u64) -> u64 { two(a, b, 0, |x, y, _| ftz(ftz(x) + ftz(y))) };
+    "sub.f32x2" | "sub.rn.f32x2" => (a: u64, b: u64) -> u64 { two(a, b, 0, |x, y, _| x - y) };
+    "sub.ftz.f32x2" | "sub.rn.ftz.f32x2" => (a: u64, b: u64) -> u64 { two(a, b, 0, |x, y, _| ftz(ftz(x) - ftz(y))) };
+    "mul.f32x2" | "mul.rn.f32x2" => (a: u64, b: u64) -> u64 { two(a, b, 0, |x, y, _| x * y) };
+    "mul.ftz.f32x2" | "mul.rn.ftz.f32x2" => (a: u64, b: u64) -> u64 { two(a, b, 0, |x, y, _| ftz(ftz(x) * ftz(y))) };
+    "fma.rn.f32x2" => (a: u64, b: u64, c: u64) -> u64 { two(a, b, c, f32::mul_add) };
+    "fma.rn.ftz.f32x2" => (a: u64, b: u64, c: u64) -> u64 {
+        two(a, b, c, |x, y, z| ftz(ftz(x).mul_add(ftz(y), ftz(z))))
+    };
     "add.f64" | "add.rn.f64" => (a: f64, b: f64) -> f64 { a + b };
     "add.rz.f64" => (a: f64, b: f64) -> f64 { n::add_f64(a, b, Round::Zero) };
     "add.rm.f64" => (a: f64, b: f64) -> f64 { n::add_f64(a, b, Round::Down) };
@@ -188,7 +208,11 @@ fn lookup {
     "rcp.rm.f64" => (a: f64) -> f64 { n::div_f64(1.0, a, Round::Down) };
     "rcp.rp.f64" => (a: f64) -> f64 { n::div_f64(1.0, a, Round::Up) };
     "rcp.approx.ftz.f64" => (a: f64) -> f64 { rcp_high(a) };
-    "rsqrt.approx.f64" | "rsqrt.approx.ftz.f64" => (a: f64) -> f64 { 1.0 / a.sqrt() };
+    "rsqrt.approx.f64" => (a: f64) -> f64 { 1.0 / a.sqrt() };
+    "rsqrt.approx.ftz.f64" => (a: f64) -> f64 {
+        let x = if a.is_subnormal() { 0f64.copysign(a) } else { a };
+        1.0 / x.sqrt()
+    };
     "sqrt.rn.f64" => (a: f64) -> f64 { a.sqrt() };
     "sqrt.rz.f64" => (a: f64) -> f64 { n::sqrt_f64(a, Round::Zero) };
     "sqrt.rm.f64" => (a: f64) -> f64 { n::sqrt_f64(a, Round::Down) };

@@ -95,6 +95,20 @@ fn unary<T: Narrow>(x: T, f: impl Fn(f64) -> f64) -> T {
     put(f(x.get()))
 }
 
+/// Subnormals become zeros of their sign.
+fn flush<T: Narrow>(x: T) -> T {
+    let bits = x.bits();
+    if bits >> T::FORMAT.fraction & ((1 << (15 - T::FORMAT.fraction)) - 1) == 0 {
+        T::from_bits(bits & 0x8000)
+    } else {
+        x
+    }
+}
+
+fn ex2_flushed<T: Narrow>(x: T) -> T {
+    flush(unary(flush(x), n::exp2_f64))
+}
+
 fn two<T: Narrow>(a: u32, b: u32, f: impl Fn(T, T) -> T) -> u32 {
     let low = f(T::from_bits(a as u16), T::from_bits(b as u16));
     let high = f(T::from_bits((a >> 16) as u16), T::from_bits((b >> 16) as u16));
@@ -110,7 +124,7 @@ fn three<T: Narrow>(a: u32, b: u32, c: u32, f: impl Fn(T, T, T) -> T) -> u32 {
 
 lane_table! {
 /// Lane functions on 16-bit floats.
-fn lookup {
+fn lookup, OPCODES {
     "add.f16" | "add.rn.f16" => (a: H, b: H) -> H { add(a, b) };
     "add.bf16" | "add.rn.bf16" => (a: B, b: B) -> B { add(a, b) };
     "add.f16x2" | "add.rn.f16x2" => (a: u32, b: u32) -> u32 { two::<H>(a, b, add) };
@@ -155,9 +169,9 @@ fn lookup {
     "min.NaN.bf16x2" => (a: u32, b: u32) -> u32 { two::<B>(a, b, |x, y| pick(x, y, false, true)) };
     "max.NaN.bf16x2" => (a: u32, b: u32) -> u32 { two::<B>(a, b, |x, y| pick(x, y, true, true)) };
     "ex2.approx.f16" => (a: H) -> H { unary(a, n::exp2_f64) };
-    "ex2.approx.ftz.bf16" => (a: B) -> B { unary(a, n::exp2_f64) };
+    "ex2.approx.ftz.bf16" => (a: B) -> B { ex2_flushed(a) };
     "ex2.approx.f16x2" => (a: u32) -> u32 { two::<H>(a, a, |x, _| unary(x, n::exp2_f64)) };
-    "ex2.approx.ftz.bf16x2" => (a: u32) -> u32 { two::<B>(a, a, |x, _| unary(x, n::exp2_f64)) };
+    "ex2.approx.ftz.bf16x2" => (a: u32) -> u32 { two::<B>(a, a, |x, _| ex2_flushed(x)) };
     "tanh.approx.f16" => (a: H) -> H { unary(a, f64::tanh) };
     "tanh.approx.bf16" => (a: B) -> B { unary(a, f64::tanh) };
     "tanh.approx.f16x2" => (a: u32) -> u32 { two::<H>(a, a, |x, _| unary(x, f64::tanh)) };

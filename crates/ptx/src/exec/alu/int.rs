@@ -1,6 +1,7 @@
 //! Integer arithmetic and bit operations.
 
 use crate::exec::regs::lane_table;
+use crate::numeric::ftz;
 
 fn bfe_u64(v: u64, pos: u32, len: u32) -> u64 {
     let (pos, len) = (pos & 255, len & 255);
@@ -87,7 +88,7 @@ fn lerp16(a: u32, b: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
 
 lane_table! {
 /// Integer lane functions.
-fn lookup {
+fn lookup, OPCODES {
     "add.u16" | "add.s16" => (a: u16, b: u16) -> u16 { a.wrapping_add(b) };
     "add.u32" | "add.s32" => (a: u32, b: u32) -> u32 { a.wrapping_add(b) };
     "add.u64" | "add.s64" => (a: u64, b: u64) -> u64 { a.wrapping_add(b) };
@@ -116,6 +117,9 @@ fn lookup {
     "mul24.hi.s32" => (a: u32, b: u32) -> u32 { mul24(a, b, true, true) };
     "mad24.lo.u32" => (a: u32, b: u32, c: u32) -> u32 { mul24(a, b, false, false).wrapping_add(c) };
     "mad24.lo.s32" => (a: u32, b: u32, c: u32) -> u32 { mul24(a, b, true, false).wrapping_add(c) };
+    "mad24.hi.u32" => (a: u32, b: u32, c: u32) -> u32 { mul24(a, b, false, true).wrapping_add(c) };
+    "mad24.hi.s32" => (a: u32, b: u32, c: u32) -> u32 { mul24(a, b, true, true).wrapping_add(c) };
+    "mad24.hi.sat.s32" => (a: u32, b: u32, c: i32) -> i32 { (mul24(a, b, true, true) as i32).saturating_add(c) };
     "mad.lo.u16" | "mad.lo.s16" => (a: u16, b: u16, c: u16) -> u16 { a.wrapping_mul(b).wrapping_add(c) };
     "mad.lo.u32" | "mad.lo.s32" => (a: u32, b: u32, c: u32) -> u32 { a.wrapping_mul(b).wrapping_add(c) };
     "mad.lo.u64" | "mad.lo.s64" => (a: u64, b: u64, c: u64) -> u64 { a.wrapping_mul(b).wrapping_add(c) };
@@ -164,6 +168,26 @@ fn lookup {
     "min.s16" => (a: i16, b: i16) -> i16 { a.min(b) };
     "min.u32" => (a: u32, b: u32) -> u32 { a.min(b) };
     "min.s32" => (a: i32, b: i32) -> i32 { a.min(b) };
+    "mad.hi.u16" => (a: u16, b: u16, c: u16) -> u16 { ((u32::from(a) * u32::from(b)) >> 16).wrapping_add(c.into()) as u16 };
+    "mad.hi.s16" => (a: i16, b: i16, c: i16) -> i16 { ((i32::from(a) * i32::from(b)) >> 16).wrapping_add(c.into()) as i16 };
+    "sad.u16" => (a: u16, b: u16, c: u16) -> u16 { c.wrapping_add(a.abs_diff(b)) };
+    "sad.s16" => (a: i16, b: i16, c: u16) -> u16 { c.wrapping_add(a.abs_diff(b)) };
+    "bfind.shiftamt.u64" => (a: u64) -> u32 {
+        let p = bfind(a, false, 64);
+        if p == !0 { p } else { 63 - p }
+    };
+    "bfind.shiftamt.s64" => (a: u64) -> u32 {
+        let p = bfind(a, true, 64);
+        if p == !0 { p } else { 63 - p }
+    };
+    "min.relu.s16x2" => (a: u32, b: u32) -> u32 { lerp16(a, b, |x, y| (x as i16).min(y as i16).max(0) as u16) };
+    "max.relu.s16x2" => (a: u32, b: u32) -> u32 { lerp16(a, b, |x, y| (x as i16).max(y as i16).max(0) as u16) };
+    "prmt.b32.ecl" => (a: u32, b: u32, c: u32) -> u32 {
+        prmt_mode(a, b, c, [[0, 1, 2, 3], [1, 1, 2, 3], [2, 2, 2, 3], [3, 3, 3, 3]])
+    };
+    "prmt.b32.ecr" => (a: u32, b: u32, c: u32) -> u32 {
+        prmt_mode(a, b, c, [[0, 0, 0, 0], [0, 1, 1, 1], [0, 1, 2, 2], [0, 1, 2, 3]])
+    };
     "min.relu.s32" => (a: i32, b: i32) -> i32 { a.min(b).max(0) };
     "min.u64" => (a: u64, b: u64) -> u64 { a.min(b) };
     "min.s64" => (a: i64, b: i64) -> i64 { a.min(b) };
@@ -261,8 +285,26 @@ fn lookup {
     "dp4a.s32.s32" => (a: u32, b: u32, c: u32) -> u32 { dp4(a, b, c, true, true) };
     "dp2a.lo.s32.s32" => (a: u32, b: u32, c: u32) -> u32 { dp2(a, b, c, true, true, 0) };
     "dp2a.hi.s32.s32" => (a: u32, b: u32, c: u32) -> u32 { dp2(a, b, c, true, true, 1) };
+    "dp2a.lo.s32.u32" => (a: u32, b: u32, c: u32) -> u32 { dp2(a, b, c, true, false, 0) };
+    "dp2a.hi.s32.u32" => (a: u32, b: u32, c: u32) -> u32 { dp2(a, b, c, true, false, 1) };
+    "dp2a.lo.u32.s32" => (a: u32, b: u32, c: u32) -> u32 { dp2(a, b, c, false, true, 0) };
+    "dp2a.hi.u32.s32" => (a: u32, b: u32, c: u32) -> u32 { dp2(a, b, c, false, true, 1) };
     "dp2a.lo.u32.u32" => (a: u32, b: u32, c: u32) -> u32 { dp2(a, b, c, false, false, 0) };
     "dp2a.hi.u32.u32" => (a: u32, b: u32, c: u32) -> u32 { dp2(a, b, c, false, false, 1) };
+    "slct.b16.s32" | "slct.u16.s32" | "slct.s16.s32" => (a: u16, b: u16, c: i32) -> u16 { if c >= 0 { a } else { b } };
+    "slct.b32.s32" | "slct.u32.s32" | "slct.s32.s32" => (a: u32, b: u32, c: i32) -> u32 { if c >= 0 { a } else { b } };
+    "slct.f32.s32" => (a: f32, b: f32, c: i32) -> f32 { if c >= 0 { a } else { b } };
+    "slct.b64.s32" | "slct.u64.s32" | "slct.s64.s32" => (a: u64, b: u64, c: i32) -> u64 { if c >= 0 { a } else { b } };
+    "slct.f64.s32" => (a: f64, b: f64, c: i32) -> f64 { if c >= 0 { a } else { b } };
+    "slct.b16.f32" | "slct.u16.f32" | "slct.s16.f32" => (a: u16, b: u16, c: f32) -> u16 { if c >= 0.0 { a } else { b } };
+    "slct.b32.f32" | "slct.u32.f32" | "slct.s32.f32" => (a: u32, b: u32, c: f32) -> u32 { if c >= 0.0 { a } else { b } };
+    "slct.f32.f32" => (a: f32, b: f32, c: f32) -> f32 { if c >= 0.0 { a } else { b } };
+    "slct.b64.f32" | "slct.u64.f32" | "slct.s64.f32" => (a: u64, b: u64, c: f32) -> u64 { if c >= 0.0 { a } else { b } };
+    "slct.f64.f32" => (a: f64, b: f64, c: f32) -> f64 { if c >= 0.0 { a } else { b } };
+    "slct.ftz.b32.f32" | "slct.ftz.u32.f32" | "slct.ftz.s32.f32" => (a: u32, b: u32, c: f32) -> u32 {
+        if ftz(c) >= 0.0 { a } else { b }
+    };
+    "slct.ftz.f32.f32" => (a: f32, b: f32, c: f32) -> f32 { if ftz(c) >= 0.0 { a } else { b } };
     "mov.b16" | "mov.u16" | "mov.s16" => (a: u16) -> u16 { a };
     "mov.b32" | "mov.u32" | "mov.s32" => (a: u32) -> u32 { a };
     "mov.f32" => (a: f32) -> f32 { a };
