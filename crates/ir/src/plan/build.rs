@@ -271,13 +271,18 @@ pub fn rows(func: &Func, ops: &BTreeSet<OpId>, r: &Reads) -> Vec<Dim> {
 
 /// Whether a value is made by ops of the kernel, seen through what the kernel repeats and accesses between its ops.
 fn made_inside(func: &Func, ops: &BTreeSet<OpId>, r: &Reads, v: ValueId) -> bool {
-    match func.value(v).def {
-        ValueDef::Param(..) => false,
-        ValueDef::Result(id, _) => {
-            let through = r.repeated.contains(&id) || r.inner_access.contains(&id);
-            ops.contains(&id) || through && func.op(id).operands.iter().any(|v| made_inside(func, ops, r, *v))
+    let mut seen = BTreeSet::from([v]);
+    let mut stack = vec![v];
+    while let Some(v) = stack.pop() {
+        let ValueDef::Result(id, _) = func.value(v).def else { continue };
+        if ops.contains(&id) {
+            return true;
+        }
+        if r.repeated.contains(&id) || r.inner_access.contains(&id) {
+            stack.extend(func.op(id).operands.iter().filter(|v| seen.insert(**v)));
         }
     }
+    false
 }
 
 /// Ops that give a whole row to one block, also one that is read from memory.

@@ -150,15 +150,24 @@ impl Roles {
     }
 
     fn cheap(&self, func: &Func, v: ValueId) -> bool {
-        match func.value(v).def {
-            // Inputs of the phase and loop indices, not activations of an enclosing loop.
-            ValueDef::Param(region, index) => region == func.body || index == 0,
-            ValueDef::Result(op, _) => match self.role[op.index()] {
-                Role::Repeated => true,
-                Role::Free => func.op(op).operands.iter().all(|v| self.cheap(func, *v)),
-                Role::Work | Role::Control => false,
-            },
+        let mut seen = BTreeSet::from([v]);
+        let mut stack = vec![v];
+        while let Some(v) = stack.pop() {
+            match func.value(v).def {
+                // Inputs of the phase and loop indices, not activations of an enclosing loop.
+                ValueDef::Param(region, index) => {
+                    if region != func.body && index > 0 {
+                        return false;
+                    }
+                }
+                ValueDef::Result(op, _) => match self.role[op.index()] {
+                    Role::Repeated => {}
+                    Role::Free => stack.extend(func.op(op).operands.iter().filter(|v| seen.insert(**v))),
+                    Role::Work | Role::Control => return false,
+                },
+            }
         }
+        true
     }
 
     /// Whether the statistic of an op can be left behind by what makes its operand.

@@ -55,7 +55,16 @@ pub fn partial_bytes(t: &TensorType) -> Option<Dim> {
 
 /// What a kernel of these ops reads; `None` if a size overflows.
 pub fn reads(module: &Module, func: &Func, roles: &Roles, ops: &BTreeSet<OpId>) -> Option<Reads> {
-    let mut w = Walk { module, func, roles, ops, out: Reads::default(), parts: BTreeMap::new() };
+    let mut w = Walk {
+        module,
+        func,
+        roles,
+        ops,
+        out: Reads::default(),
+        parts: BTreeMap::new(),
+        known: BTreeMap::new(),
+        walked: BTreeSet::new(),
+    };
     for id in ops {
         if roles.role[id.index()] == Role::Work {
             w.operands(*id)?;
@@ -85,6 +94,10 @@ struct Walk<'a> {
     out: Reads,
     /// Bytes by item and by which part of it: empty for the whole, else the cuts on the way.
     parts: BTreeMap<Item, BTreeMap<String, Dim>>,
+    /// Whether values are made by the kernel.
+    known: BTreeMap<ValueId, bool>,
+    /// What has been followed: there may be more paths to a value than can be walked.
+    walked: BTreeSet<(ValueId, Dim, String)>,
 }
 
 impl Walk<'_> {
@@ -119,6 +132,9 @@ impl Walk<'_> {
 
     /// `need` elements of a value, wherever they lie.
     fn value(&mut self, v: ValueId, need: Dim, part: &str) -> Option<()> {
+        if !self.walked.insert((v, need.clone(), part.to_owned())) {
+            return Some(());
+        }
         let func = self.func;
         let ValueDef::Result(id, _) = func.value(v).def else {
             return self.stored(v, need, part);
@@ -181,15 +197,21 @@ impl Walk<'_> {
     }
 
     /// True if the value is made by the kernel, seen through accesses.
-    fn inside(&self, v: ValueId) -> bool {
-        match self.func.value(v).def {
+    fn inside(&mut self, v: ValueId) -> bool {
+        if let Some(known) = self.known.get(&v) {
+            return *known;
+        }
+        let func = self.func;
+        let found = match func.value(v).def {
             ValueDef::Param(..) => false,
             ValueDef::Result(id, _) => match self.roles.role[id.index()] {
                 Role::Work => self.ops.contains(&id),
-                Role::Free | Role::Repeated => self.func.op(id).operands.iter().any(|v| self.inside(*v)),
+                Role::Free | Role::Repeated => func.op(id).operands.iter().any(|v| self.inside(*v)),
                 Role::Control => false,
             },
-        }
+        };
+        self.known.insert(v, found);
+        found
     }
 
     fn stored(&mut self, v: ValueId, need: Dim, part: &str) -> Option<()> {

@@ -74,13 +74,27 @@ fn before(c: &Context, ops: &BTreeSet<OpId>, of: &[OpId]) -> BTreeSet<OpId> {
 
 /// The op of the group that makes a value, through accesses, and the accesses on the way, outermost first.
 fn inner_maker(c: &Context, ops: &BTreeSet<OpId>, v: ValueId, path: &mut Vec<OpId>) -> Option<OpId> {
+    maker(c, ops, v, path, &mut BTreeSet::new())
+}
+
+/// `seen` are values that nothing of the group makes: there may be more paths to a value than can be walked.
+fn maker(
+    c: &Context,
+    ops: &BTreeSet<OpId>,
+    v: ValueId,
+    path: &mut Vec<OpId>,
+    seen: &mut BTreeSet<ValueId>,
+) -> Option<OpId> {
     let ValueDef::Result(id, _) = c.func.value(v).def else { return None };
     match c.roles.role[id.index()] {
         Role::Work => ops.contains(&id).then_some(id),
         Role::Control => None,
         Role::Free | Role::Repeated => {
+            if !seen.insert(v) {
+                return None;
+            }
             path.push(id);
-            let found = c.func.op(id).operands.iter().find_map(|v| inner_maker(c, ops, *v, path));
+            let found = c.func.op(id).operands.iter().find_map(|v| maker(c, ops, *v, path, seen));
             if found.is_none() {
                 path.pop();
             }

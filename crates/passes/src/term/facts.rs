@@ -5,7 +5,7 @@ use super::{Head, Term};
 use egg::{DidMerge, EGraph, Id};
 use spinec_ir::ir::Attr;
 use spinec_ir::ops::Opcode;
-use spinec_ir::ty::{DType, TensorType, Type};
+use spinec_ir::ty::{DType, Dim, TensorType, Type};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Sign of every element, in real arithmetic.
@@ -122,7 +122,7 @@ fn make(eg: &EGraph<Term, Analysis>, node: &Term) -> Facts {
         source = types[0].tensor().map(|t| t.dtype);
     }
     let mut loops: BTreeSet<u32> = kids.iter().flat_map(|k| k.loops.iter().copied()).collect();
-    let mut held = !matches!(node.head, Head::Leaf(_) | Head::Guard(_)) && constant;
+    let mut held = !matches!(node.head, Head::Leaf(_) | Head::Guard(_)) && constant && !symbolic(node);
     for (i, (child, kid)) in node.children.iter().zip(&kids).enumerate() {
         match index(eg, *child).filter(|_| node.head == Head::Op(Opcode::Weight)) {
             Some((leaf, extent)) => {
@@ -136,6 +136,17 @@ fn make(eg: &EGraph<Term, Analysis>, node: &Term) -> Facts {
         loops.clear();
     }
     Facts { held, loops, sign: sign(eg, node, &kids), types, source }
+}
+
+/// Whether an op looks at a symbol, whatever extents its result has.
+fn symbolic(node: &Term) -> bool {
+    let open = |d: &Dim| d.as_const().is_none();
+    matches!(node.head, Head::Op(_))
+        && node.key.attrs().values().any(|a| match a {
+            Attr::Dim(d) => open(d),
+            Attr::Dims(list) => list.iter().any(open),
+            _ => false,
+        })
 }
 
 /// The leaf a class is, if that is the index of a loop, and the loop's extent.
