@@ -387,11 +387,7 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             Op::StMatrix => return self.store_matrix(w, pc, i, m),
             Op::MoveMatrix => self.move_matrix(w, i, m),
             Op::Mma => self.mma(w, pc, i),
-            Op::BarWarp => {
-                if CHECK {
-                    self.meet(w, m);
-                }
-            }
+            Op::BarWarp if CHECK => self.meet(w, m),
             Op::WgmmaFence => self.wgmma_fence(w),
             Op::WgmmaCommit => self.wgmma_commit(w),
             _ => {}
