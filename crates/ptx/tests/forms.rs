@@ -430,6 +430,7 @@ const TESTS: &[(&str, &str)] = &[
     ("stmatrix", "warp::matrix_loads_and_stores"),
     ("movmatrix", "warp::matrix_loads_and_stores"),
     ("mma.sync", "warp::mma"),
+    ("wmma.*", "warp::wmma"),
     ("wgmma.*", "warp::wgmma"),
 ];
 

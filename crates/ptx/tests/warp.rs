@@ -523,3 +523,76 @@ fn diverged_lanes_take_turns_and_meet_again() {
     clean(&report);
     assert!(out.iter().all(|w| w[0] == 32), "{out:?}");
 }
+
+/// A product of matrices that the kernel loads from its input, row by row or column by column, and stores by rows.
+fn wmma(shape: [usize; 3], e: &Elem, (d, c): (&str, &str), layouts: [&str; 3], fragments: (usize, usize)) {
+    let [m, n, k] = shape;
+    let mut r = Rng((m + 7 * n + e.bits) as u64);
+    let mut matrix = |rows: usize, cols: usize, limit: u64, unsigned: bool| -> Vec<Vec<i32>> {
+        (0..rows).map(|_| (0..cols).map(|_| small(&mut r, unsigned, limit)).collect()).collect()
+    };
+    let (am, bm, cm) = (matrix(m, k, 7, e.name == "u8"), matrix(k, n, 7, e.name == "u8"), matrix(m, n, 50, false));
+    let acc = |name: &str, v: i32| match name {
+        "f32" => (v as f32).to_bits(),
+        "f16" => (F16.code)(v),
+        _ => v as u32,
+    };
+    // Each matrix at its own place of the input, with a stride of 40 elements.
+    const STRIDE: usize = 40;
+    let mut image = vec![0u8; 3 * 8192];
+    let mut put = |at: usize, mm: &[Vec<i32>], row: bool, bytes: usize, code: &dyn Fn(i32) -> u32| {
+        for (i, line) in mm.iter().enumerate() {
+            for (j, v) in line.iter().enumerate() {
+                let place = at + bytes * if row { i * STRIDE + j } else { j * STRIDE + i };
+                image[place..place + bytes].copy_from_slice(&code(*v).to_le_bytes()[..bytes]);
+            }
+        }
+    };
+    let (eb, cb, db) = (e.bits / 8, if c == "f16" { 2 } else { 4 }, if d == "f16" { 2 } else { 4 });
+    put(0, &am, layouts[0] == "row", eb, &|v| (e.code)(v));
+    put(8192, &bm, layouts[1] == "row", eb, &|v| (e.code)(v));
+    put(16384, &cm, layouts[2] == "row", cb, &|v| acc(c, v));
+    let input: Vec<Vec<u64>> = image
+        .chunks_exact(768)
+        .map(|l| l.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().expect("eight bytes"))).collect())
+        .collect();
+    let (nc, nd) = (m * n * cb / 128, m * n * db / 128);
+    let (pc, pd) = (if c == "f32" { "f" } else { "r" }, if d == "f32" { "f" } else { "r" });
+    let types = if e.name == "f16" { format!("{d}.{c}") } else { format!("{d}.{0}.{0}.{c}", e.name) };
+    let text = format!("m{m}n{n}k{k}");
+    let (a, b) = (names("r", 10..10 + fragments.0), names("r", 30..30 + fragments.1));
+    let (cr, dr) = (names(pc, 50..50 + nc), names(pd, 70..70 + nd));
+    let body = format!(
+        "ld.param.u64 %d5, [in]; ld.param.u64 %d6, [out]; mov.u32 %r9, {STRIDE};
+         wmma.load.a.sync.aligned.{}.{text}.global.{} {a}, [%d5], %r9; wmma.load.b.sync.aligned.{}.{text}.{} {b}, [%d5+8192], %r9;
+         wmma.load.c.sync.aligned.{}.{text}.{c} {cr}, [%d5+16384], %r9;
+         wmma.mma.sync.aligned.{}.{}.{text}.{types} {dr}, {a}, {b}, {cr};
+         wmma.store.d.sync.aligned.row.{text}.global.{d} [%d6], {dr}, {n};",
+        layouts[0], e.name, layouts[1], e.name, layouts[2], layouts[0], layouts[1]
+    );
+    let (out, report) = run("", &body, 1, &input, m * n * db / 8 / 32);
+    clean(&report);
+    let bytes: Vec<u8> = out.iter().flatten().flat_map(|v| v.to_le_bytes()).collect();
+    for i in 0..m {
+        for j in 0..n {
+            let want = cm[i][j] + (0..k).map(|q| am[i][q] * bm[q][j]).sum::<i32>();
+            let at = (i * n + j) * db;
+            let raw = bytes[at..at + db].iter().rev().fold(0u32, |w, b| w << 8 | u32::from(*b));
+            assert_eq!(raw, acc(d, want), "{text} {} {d} {c} {layouts:?} element {i}, {j}", e.name);
+        }
+    }
+}
+
+#[test]
+fn opaque_fragments_multiply() {
+    for shape in [[16, 16, 16], [32, 8, 16], [8, 32, 16]] {
+        let [m, n, _] = shape;
+        wmma(shape, &F16, ("f32", "f32"), ["row", "col", "row"], (8, 8));
+        wmma(shape, &F16, ("f16", "f16"), ["col", "row", "col"], (8, 8));
+        wmma(shape, &F16, ("f32", "f16"), ["row", "row", "row"], (8, 8));
+        wmma(shape, &BF16, ("f32", "f32"), ["row", "col", "col"], (m / 4, n / 4));
+        wmma(shape, &S8, ("s32", "s32"), ["row", "col", "row"], (m / 8, n / 8));
+        wmma(shape, &U8, ("s32", "s32"), ["col", "col", "row"], (m / 8, n / 8));
+    }
+    wmma([16, 16, 8], &TF32, ("f32", "f32"), ["row", "col", "row"], (4, 4));
+}
