@@ -35,16 +35,18 @@ fn show(args: &PlanCommandArgs) -> Result<Exit, Exit> {
     let context = args.context.unwrap_or(whole(serve.context));
     let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let env = subject.env(signed(requests), signed(context));
-    let memory = memory(&[&compiled.plan], &env, requests, context).map_err(|why| {
+    let plans = [&compiled.plan];
+    let kept = |r: u64, c: u64| memory(&plans, &subject.env(signed(r), signed(c)), r, c);
+    let memory = kept(requests, context).map_err(|why| {
         output::error(&why);
         Exit::Usage
     })?;
     let phases = phases(&subject, &compiled.plan, &env)?;
-    let total: u64 = memory.owned.iter().map(|o| o.total()).fold(0, u64::saturating_add);
+    let total = memory.total();
     let device = subject.options.device.memory;
     let fits = total <= device;
     if args.json {
-        let caps = capacity(&memory, device, requests, context);
+        let caps = capacity(&|r, c| kept(r, c).ok().map(|m| m.total()), device, requests, context);
         output::json(&report(&subject, &compiled, &memory, &phases, fits, caps));
     } else {
         print(&subject, &compiled, &memory, &phases, (requests, context), total);
@@ -65,7 +67,10 @@ fn show(args: &PlanCommandArgs) -> Result<Exit, Exit> {
 struct Figures {
     name: String,
     fused: Numbers,
+    /// With a kernel an op: of the rewritten phase.
     unfused: Numbers,
+    /// Launches with a kernel an op, of the phase as it is written.
+    written: i64,
     estimate: Estimate,
 }
 
@@ -101,7 +106,8 @@ fn phases(subject: &Subject, plan: &Plan, env: &Env) -> Result<Vec<Figures>, Exi
         out.push(Figures {
             name: func.name.clone(),
             fused: numbers(totals(plan, i)).ok_or_else(too_large)?,
-            unfused: numbers(unfused(before)).ok_or_else(too_large)?,
+            unfused: numbers(unfused(func)).ok_or_else(too_large)?,
+            written: numbers(unfused(before)).ok_or_else(too_large)?.launches,
             estimate: estimate(&subject.options.device, func, phase, env).ok_or_else(too_large)?,
         });
     }
@@ -126,14 +132,14 @@ fn print(
     output::line("");
     output::line(&format!(
         "{:<28}{:>9}{:>9}{:>12}{:>12}{:>12}{:>12}{:>10}{:>10}  bound",
-        "phase", "launches", "unfused", "reads", "writes", "must move", "activation", "GFLOP", "est. us"
+        "phase", "launches", "written", "reads", "writes", "must move", "activation", "GFLOP", "est. us"
     ));
     for p in phases {
         output::line(&format!(
             "{:<28}{:>9}{:>9}{:>12}{:>12}{:>12}{:>12}{:>10.1}{:>10.1}  {}",
             p.name,
             p.fused.launches,
-            p.unfused.launches,
+            p.written,
             bytes(p.fused.read as u64),
             bytes(p.fused.written as u64),
             bytes(p.fused.must_move as u64),
@@ -240,7 +246,10 @@ fn report(
                 "name": p.name, "launches": p.fused.launches, "bytes_read": p.fused.read, "bytes_written": p.fused.written,
                 "must_move_bytes": p.fused.must_move, "activation_bytes": p.fused.activation, "flops": p.fused.flops,
                 "bound": p.estimate.bound.name(), "estimate_s": p.estimate.total as f64 / 1e12,
-                "unfused": {"launches": p.unfused.launches, "activation_bytes": p.unfused.activation},
+                "unfused": {
+                    "launches": p.unfused.launches, "activation_bytes": p.unfused.activation,
+                    "launches_as_written": p.written,
+                },
             })
         })
         .collect();

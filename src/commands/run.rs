@@ -73,7 +73,9 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
     // Without a handler Ctrl-C ends the process at once, which is what happens if none can be set.
     let _ = ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed));
     engine.interrupt_on(&INTERRUPTED);
+    let compiling = self::progress("compiling phases, packing weights");
     engine.warm_up().map_err(fail)?;
+    compiling.finish_and_clear();
     let load = began.elapsed();
     let started = Instant::now();
     let mut watch = Watch { stream: single && !args.json, spans: args.trace.is_some().then(Vec::new), zero: began };

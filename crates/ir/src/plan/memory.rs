@@ -48,6 +48,13 @@ impl Owned {
     }
 }
 
+impl Memory {
+    /// All bytes.
+    pub fn total(&self) -> u64 {
+        self.owned.iter().map(Owned::total).fold(0, u64::saturating_add)
+    }
+}
+
 /// The buffers of a plan in one arena that its phases use in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Arena {
@@ -348,12 +355,17 @@ fn handed(func: &Func, phase: &Phase, op: OpId, begin: usize, end: usize, lives:
     }
 }
 
-/// The largest number of positions a request may hold, and of requests of so many positions, within so many bytes.
-pub fn capacity(memory: &Memory, bytes: u64, requests: u64, positions: u64) -> (u64, u64) {
-    let sum = |per: Per| memory.owned.iter().filter(|o| o.per == per).map(|o| o.bytes).sum::<u64>();
-    let left = bytes.saturating_sub(sum(Per::System));
-    let (request, position) = (sum(Per::Request), sum(Per::Position));
-    let context = left.saturating_sub(request.saturating_mul(requests)) / position.saturating_mul(requests).max(1);
-    let most = left / request.saturating_add(position.saturating_mul(positions)).max(1);
-    (context, most)
+/// The largest number of positions a request may hold, and of requests of so many positions, so that `total` stays within
+/// so many bytes; `total` gives all bytes for requests and positions and grows with both.
+pub fn capacity(total: &dyn Fn(u64, u64) -> Option<u64>, bytes: u64, requests: u64, positions: u64) -> (u64, u64) {
+    let most = |fits: &dyn Fn(u64) -> bool| {
+        let (mut good, mut bad) = (0u64, 1u64 << 40);
+        while bad - good > 1 {
+            let middle = good + (bad - good) / 2;
+            *(if fits(middle) { &mut good } else { &mut bad }) = middle;
+        }
+        good
+    };
+    let within = |r: u64, p: u64| total(r, p).is_some_and(|n| n <= bytes);
+    (most(&|p| within(requests, p)), most(&|r| within(r, positions)))
 }
