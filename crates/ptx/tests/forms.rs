@@ -426,11 +426,12 @@ const TESTS: &[(&str, &str)] = &[
     ("redux.sync.*", "sync_ops::every_warp_vote_match_and_reduction"),
     ("activemask", "warp::votes_and_reductions"),
     ("elect.sync", "warp::votes_and_reductions"),
-    ("ldmatrix", "warp::matrix_loads_and_stores"),
-    ("stmatrix", "warp::matrix_loads_and_stores"),
-    ("movmatrix", "warp::matrix_loads_and_stores"),
-    ("mma.sync", "warp::mma"),
-    ("wgmma.*", "warp::wgmma"),
+    ("ldmatrix", "matrices::matrix_loads_and_stores"),
+    ("stmatrix", "matrices::matrix_loads_and_stores"),
+    ("movmatrix", "matrices::matrix_loads_and_stores"),
+    ("mma.sync", "matrices::mma"),
+    ("wmma.*", "matrices::wmma"),
+    ("wgmma.*", "matrices::wgmma"),
 ];
 
 /// The text of a function of a test file.

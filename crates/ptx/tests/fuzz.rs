@@ -199,7 +199,8 @@ const WRITTEN: &str = "ld.global.v4.b32 ld.param.u64 ld.shared.b128 st.global.v2
     movmatrix.sync.aligned.m8n8.trans.b16 mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 wgmma.wait_group.sync.aligned \
     wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 isspacep.global mapa.shared::cluster.u32 getctarank.u64 cvta.to.global.u64 \
     prefetch.global.L2 createpolicy.fractional.L2::evict_first.b64 mov.b128 mov.b64 mov.b32 setp.lt.and.s32 set.lt.u32.f32 selp.b32 \
-    call call.uni brx.idx bra lop3.b32 bfi.b64 madc.hi.cc.u32";
+    wmma.load.a.sync.aligned.row.m16n16k16.global.f16 wmma.store.d.sync.aligned.row.m16n16k16.f32 \
+    wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 call call.uni brx.idx bra lop3.b32 bfi.b64 madc.hi.cc.u32";
 
 /// Any number of any operands after any opcode: an error or a program, never a panic.
 #[test]

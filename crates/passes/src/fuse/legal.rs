@@ -138,12 +138,19 @@ fn anchored(c: &Context, ops: &BTreeSet<OpId>, anchors: &[OpId], form: &mut Form
         form.mechanisms.insert(Mechanism::Packed);
     }
     let early = before(c, ops, anchors);
+    let behind: Vec<OpId> =
+        ops.iter().copied().filter(|id| before(c, ops, &[*id]).iter().any(|b| anchors.contains(b))).collect();
+    // Elementwise work on other operands of what stands behind the anchor.
+    let beside = before(c, ops, &behind);
     for id in ops.iter().filter(|id| !anchors.contains(id)) {
-        let late = before(c, ops, &[*id]).iter().any(|b| anchors.contains(b));
+        let late = behind.contains(id);
         match (early.contains(id), late) {
             (true, true) => {
                 let why = format!("{} stands between two products", c.path(*id));
                 return Err((Reason::GridDependency, why));
+            }
+            (false, false) if beside.contains(id) && c.code(*id).def().elementwise => {
+                epilogue(c, ops, *id, &rows, form)?
             }
             (false, false) => {
                 return Err((Reason::Shape, format!("{} has nothing to do with the anchor", c.path(*id))));

@@ -194,7 +194,8 @@ impl GlobalShadow {
             if m.gang == 0 || common == 0 || !(m.write || kind == Touch::Write) {
                 return true;
             }
-            if !(m.rec.atomic() && rec.atomic()) && !knows(view, m, common) {
+            let fine = (m.rec.atomic() && rec.atomic()) || knows(view, m, common);
+            if !fine {
                 let what = match (kind, m.write) {
                     (Touch::Read, _) => "read-after-write",
                     (_, true) => "write-after-write",

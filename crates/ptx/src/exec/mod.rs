@@ -20,3 +20,4 @@ mod step;
 mod tma;
 mod warp_ops;
 mod wgmma;
+pub(crate) mod wmma;

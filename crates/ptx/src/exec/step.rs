@@ -235,6 +235,9 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
                     | Op::StMatrix
                     | Op::MoveMatrix
                     | Op::Mma
+                    | Op::WmmaLoad
+                    | Op::WmmaStore
+                    | Op::WmmaMma
                     | Op::WgmmaFence
                     | Op::WgmmaCommit => {
                         if m == 0 {
@@ -387,11 +390,10 @@ impl<const CHECK: bool, const COUNT: bool> Gang<'_, CHECK, COUNT> {
             Op::StMatrix => return self.store_matrix(w, pc, i, m),
             Op::MoveMatrix => self.move_matrix(w, i, m),
             Op::Mma => self.mma(w, pc, i),
-            Op::BarWarp => {
-                if CHECK {
-                    self.meet(w, m);
-                }
-            }
+            Op::WmmaLoad => return self.wmma_memory(w, pc, i, false),
+            Op::WmmaStore => return self.wmma_memory(w, pc, i, true),
+            Op::WmmaMma => self.wmma_multiply(w, pc, i),
+            Op::BarWarp if CHECK => self.meet(w, m),
             Op::WgmmaFence => self.wgmma_fence(w),
             Op::WgmmaCommit => self.wgmma_commit(w),
             _ => {}

@@ -73,6 +73,7 @@ impl<'m> Builder<'m> {
             converts: Vec::new(),
             mmas: Vec::new(),
             wgmmas: Vec::new(),
+            wmmas: Vec::new(),
             tables: Vec::new(),
             banks: [0; 3],
             init_words: Vec::new(),

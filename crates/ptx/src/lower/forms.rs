@@ -80,6 +80,7 @@ pub(super) const MNEMONICS: &[(&str, Family, &[&str])] = &[
     ("stmatrix", Family::Tensor, &["stmatrix"]),
     ("movmatrix", Family::Tensor, &["movmatrix"]),
     ("mma", Family::Tensor, &["mma.sync"]),
+    ("wmma", Family::Tensor, &["wmma.load.a", "wmma.load.b", "wmma.load.c", "wmma.store.d", "wmma.mma"]),
     ("wgmma", Family::Tensor, &["wgmma.mma_async", "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group"]),
     (
         "cp",

@@ -9,8 +9,10 @@ mod asynchronous;
 mod builder;
 mod call;
 mod control;
+mod convert;
 mod forms;
 mod memory;
+mod moves;
 mod opcode;
 mod operands;
 mod regalloc;
@@ -19,11 +21,13 @@ mod special;
 mod tensor;
 mod variables;
 mod warp;
+mod wmma;
 
 use crate::error::Diagnostic;
 use crate::exec::alu::Convert;
 use crate::exec::inst::Inst;
 use crate::exec::mma::{MmaSpec, WgmmaSpec};
+use crate::exec::wmma::Wmma;
 use crate::syntax::ast::Module;
 pub(crate) use builder::GLOBAL_VAR_WINDOW;
 pub use forms::{OpcodeForm, opcode_forms};
@@ -74,6 +78,7 @@ pub struct Program {
     pub(crate) converts: Vec<Convert>,
     pub(crate) mmas: Vec<MmaSpec>,
     pub(crate) wgmmas: Vec<WgmmaSpec>,
+    pub(crate) wmmas: Vec<Wmma>,
     pub(crate) tables: Vec<Vec<u32>>,
     /// Registers per bank: words, double words, predicates.
     pub(crate) banks: [usize; 3],

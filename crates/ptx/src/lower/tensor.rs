@@ -24,11 +24,12 @@ impl Builder<'_> {
                 Ok(())
             }
             "mma" => self.mma(mods, ops),
+            "wmma" => self.wmma(mods, ops),
             _ => self.wgmma(mods, ops),
         }
     }
 
-    fn word_list(&mut self, o: &Operand, count: usize, kind: Kind, write: bool) -> Result<Vec<u32>> {
+    pub(super) fn word_list(&mut self, o: &Operand, count: usize, kind: Kind, write: bool) -> Result<Vec<u32>> {
         let list: Vec<&Operand> = match &o.kind {
             OperandKind::Vector(v) => v.iter().collect(),
             _ => vec![o],

@@ -154,17 +154,22 @@ fn anchored(cx: &mut Cx, g: &Group) {
         }
     }
     let early = g.before(&anchors);
+    let behind: Vec<OpId> =
+        g.ops.iter().copied().filter(|id| g.before(&[*id]).iter().any(|b| anchors.contains(b))).collect();
+    // Elementwise work on other operands of what stands behind the anchor.
+    let beside = g.before(&behind);
     if anchors.iter().any(|a| early.contains(a)) {
         found.push((None, "a product of what another product of the kernel makes"));
     }
     for id in g.ops.iter().filter(|id| !anchors.contains(id)) {
         let code = cx.func.op(*id).code;
-        let late = g.before(&[*id]).iter().any(|b| anchors.contains(b));
+        let late = behind.contains(id);
         let elementwise = code.def().elementwise;
         let other = FAMILIES.iter().any(|d| !d.family.is_row() && d.anchors.contains(&code));
         let why = match (early.contains(id), late) {
             _ if other => Some("is the anchor of another family"),
             (true, true) => Some("stands before and behind the anchor"),
+            (false, false) if elementwise && beside.contains(id) => None,
             (false, false) => Some("has nothing to do with the anchor"),
             (true, false) if !elementwise && !def.rows_before.contains(&code) => Some("cannot stand before the anchor"),
             (false, true) if !elementwise && !def.rows_after.contains(&code) => Some("cannot stand behind the anchor"),

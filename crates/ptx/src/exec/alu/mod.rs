@@ -2,6 +2,7 @@
 
 mod compare;
 mod convert;
+mod convert_form;
 mod float;
 mod half;
 mod int;
@@ -10,7 +11,8 @@ mod logic;
 use super::regs::Alu;
 
 pub(crate) use compare::{CmpOp, comparisons, set_predicate, test_properties, test_property};
-pub(crate) use convert::{Convert, Num, conversions, convert, extend, parse_convert};
+pub(crate) use convert::{convert, extend};
+pub(crate) use convert_form::{Convert, Num, conversions, parse_convert};
 pub(crate) use logic::{carry, logic_predicate, lookup_special, move_pack, select};
 
 /// The lane function of an opcode with all its modifiers, if it is a plain one.
