@@ -380,9 +380,23 @@ pub struct PassesArgs {
     /// Leave out a rule by name
     #[arg(long, value_name = "RULE")]
     pub without: Vec<String>,
+    /// Check the rules of the IR after every pass; this is always done
+    #[arg(long, value_enum, value_name = "WHEN", default_value = "each")]
+    pub verify: WhenArg,
+    /// Evaluate the phases before and after every pass on made-up weights and inputs, and name the first value that
+    /// differs. The dims of the system should be small; f64 unless --numerics is given
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub check_numerics: Option<WhenArg>,
     /// One JSON object on stdout
     #[arg(long)]
     pub json: bool,
+}
+
+/// When something is checked.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum WhenArg {
+    /// After each pass
+    Each,
 }
 
 /// `spinec explain`

@@ -18,13 +18,8 @@ use std::collections::BTreeMap;
 
 /// A runtime that runs plans of the phases of a system.
 pub fn planned(runtime: Box<dyn Runtime>, system: &System) -> Box<dyn Runtime> {
-    let options = options(system, built_in());
+    let options = Options::for_system(built_in(), system);
     Box::new(Planned::new(runtime, Box::new(move |m| compile(m, &options).map_err(|e| e.to_string()))))
-}
-
-/// What plans of a system are made with.
-pub fn options(system: &System, device: Device) -> Options {
-    Options { classes: system.rules.clone(), ..Options::new(device) }
 }
 
 /// A system with its phases, for a command that plans.
@@ -60,7 +55,7 @@ pub fn subject(spec: &SpecArgs, plan: &PlanArgs) -> Result<Subject, Exit> {
         output::error(&format!("system `{}` has no phases to plan", system.name));
         return Err(Exit::Usage);
     }
-    let mut options = options(&system, device(plan.device.as_deref())?);
+    let mut options = Options::for_system(device(plan.device.as_deref())?, &system);
     options.budget = plan.budget;
     Ok(Subject { module: lowered.module, system, sources, options })
 }

@@ -1,11 +1,14 @@
 //! `spinec passes`: the compiler's passes, listed or run one by one.
 
-use crate::args::{PassesArgs, SpecArgs};
+use crate::args::{NumericsArg, PassesArgs, SpecArgs};
 use crate::exit::Exit;
 use crate::output;
-use crate::planner;
+use crate::planner::{self, Subject};
 use serde_json::{Value, json};
-use spinec_ir::ir::text;
+use spinec_ir::ir::{Func, Weight, text};
+use spinec_ir::tensor::Tensor;
+use spinec_ir::ty::TensorType;
+use spinec_passes::pass::check::{Check, check_each};
 use spinec_passes::pass::{PASSES, Program, Repeat};
 use spinec_passes::rules::rules;
 
@@ -18,7 +21,8 @@ pub fn run(args: &PassesArgs) -> Exit {
                 spec: spec.clone(),
                 checkpoints: args.checkpoints.clone(),
                 sets: args.sets.clone(),
-                numerics: args.numerics,
+                // Rounding points hide what a pass does to a number.
+                numerics: args.numerics.or(args.check_numerics.map(|_| NumericsArg::F64)),
             };
             match execute(args, &spec) {
                 Ok(exit) | Err(exit) => exit,
@@ -69,6 +73,9 @@ fn execute(args: &PassesArgs, spec: &SpecArgs) -> Result<Exit, Exit> {
     }
     if args.stop_after.as_deref() == Some("plan") {
         subject.options.stop_after = None;
+    }
+    if args.check_numerics.is_some() {
+        return check_numerics(&subject, args.json);
     }
     if let Some(dir) = &args.dump_dir {
         std::fs::create_dir_all(dir).map_err(|e| {
@@ -149,4 +156,74 @@ fn execute(args: &PassesArgs, spec: &SpecArgs) -> Result<Exit, Exit> {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// Elements of weights up to which phases are evaluated by the interpreter, which is plain: larger systems would take hours.
+const MOST_ELEMENTS: i64 = 1 << 24;
+
+/// Evaluates the phases before and after every pass.
+fn check_numerics(subject: &Subject, as_json: bool) -> Result<Exit, Exit> {
+    let elements = |w: &Weight| {
+        let loops = w.loops.iter().map(|l| l.1).fold(1i64, i64::saturating_mul);
+        w.ty.dims.iter().filter_map(|d| d.as_const()).fold(loops, i64::saturating_mul)
+    };
+    let total: i64 = subject.module.weights.iter().map(elements).fold(0, i64::saturating_add);
+    if total > MOST_ELEMENTS {
+        output::error(&format!(
+            "the weights have {total} elements; the interpreter is for at most {MOST_ELEMENTS}: check the same graphs with a small checkpoint (--checkpoint NAME=DIR), for example one of `spinec synth`"
+        ));
+        return Err(Exit::Usage);
+    }
+    let mut env = subject.env(1, 3);
+    for s in &subject.module.symbols {
+        if let Some(n) = env.get_mut(&s.name) {
+            *n = (*n).min(s.bounds.min.unwrap_or(1).max(3)).min(s.bounds.max.unwrap_or(i64::MAX));
+        }
+    }
+    let requests = subject.env(1, 3);
+    for (name, n) in requests {
+        if n == 1 {
+            env.insert(name, 1);
+        }
+    }
+    let rows = subject.module.symbols.iter().filter_map(|s| env.get(&s.name)).copied().max().unwrap_or(1);
+    let given = move |_: &Func, name: &str, ty: &TensorType| made_for_engine(name, ty, rows);
+    let check = Check { env, requests: 1, seed: 1, given: &given, tolerance: None };
+    let (_, found) = check_each(subject.module.clone(), &subject.options, &check).map_err(|e| {
+        output::error(&e.to_string());
+        Exit::Bug
+    })?;
+    let place = found.as_ref().and_then(|f| f.span).map(|s| subject.sources.place(s));
+    if as_json {
+        let found = found
+            .as_ref()
+            .map(|f| json!({"pass": f.pass, "phase": f.func, "value": f.value, "place": place, "error": f.error}));
+        output::json(&json!({"schema": "spinec.passes/1", "difference": found}));
+    }
+    match found {
+        None => {
+            if !as_json {
+                output::line("every value of every phase is the same before and after each pass");
+            }
+            Ok(Exit::Ok)
+        }
+        Some(f) => {
+            let place = place.map(|p| format!(", written at {p}")).unwrap_or_default();
+            output::error(&format!("pass `{}` changes `{}` of {} by {:.1e}{place}", f.pass, f.value, f.func, f.error));
+            Ok(Exit::Failed)
+        }
+    }
+}
+
+/// What the engine would feed: laws that are laws, rows that exist. Anything else is made up.
+fn made_for_engine(name: &str, ty: &TensorType, rows: i64) -> Option<Tensor> {
+    let one = |v: f64| Tensor::f64(vec![1], vec![v]).cast(ty.dtype);
+    match name {
+        "temperature" => one(0.8),
+        "top_p" => one(0.9),
+        "top_k" => one(5.0),
+        "rows" | "width" | "keep" => one(rows as f64),
+        "position" | "first" => one(0.0),
+        _ => None,
+    }
 }
