@@ -10,7 +10,6 @@ use spinec_ir::interp::Mode;
 use spinec_ir::ir::testing::{Range, Sample};
 use spinec_ir::ir::text::parse;
 use spinec_ir::ir::verify::verify;
-use spinec_passes::cost::Device;
 use spinec_passes::fuse;
 use spinec_passes::pass::Options;
 use spinec_passes::rules::Class;
@@ -24,7 +23,7 @@ fn check(text: &str) -> Result<(), String> {
     let params = |f: &spinec_ir::ir::Func| f.region(f.body).params.len();
     let inputs = module.funcs.iter().map(|f| vec![Range { lo: 0.0, hi: 1.0 }; params(f)]).collect();
     let s = Sample { module, inputs };
-    let mut options = Options::new(Device::h200());
+    let mut options = Options::new(plan_support::h200());
     options.classes = [Class::Exact, Class::Reassociating].into();
     options.device.resident_ps_per_mib = 1;
     for fuse in [true, false] {

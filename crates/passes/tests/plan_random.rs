@@ -2,6 +2,7 @@
 
 mod plan_support;
 
+use plan_support::planned;
 use plan_support::values::*;
 use spinec_ir::interp::Mode;
 use spinec_ir::ir::testing::{Config, sample};
@@ -71,4 +72,21 @@ fn fused_plans_compute_what_the_module_does() {
 #[test]
 fn unfused_plans_compute_what_the_module_does() {
     all(200..260, false);
+}
+
+/// Narrow dtypes, ops that choose, and rules of every class: values are not compared, plans are.
+#[test]
+fn every_random_module_has_a_valid_plan() {
+    for seed in 0..150 {
+        let numerics = [Numerics::BF16, Numerics::F32, Numerics::F64][(seed % 3) as usize];
+        let module = sample(seed, &Config { numerics, ..Config::default() }).module;
+        let mut options = Options::new(plan_support::h200());
+        options.classes = Class::ALL.iter().copied().collect();
+        let plan = planned(module.clone(), &options, true);
+        round_trip(&plan).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        // Planning the same again gives the same, and strict sums are planned too.
+        assert!(planned(module.clone(), &options, true) == plan, "seed {seed}");
+        options.classes = [Class::Exact].into();
+        planned(module, &options, seed % 2 == 0);
+    }
 }

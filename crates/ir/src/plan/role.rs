@@ -58,7 +58,21 @@ impl Roles {
         r.place(func, func.body);
         r.roles(func, func.body, env);
         r.alias_roots(func, func.body);
+        r.settle(func);
         r
+    }
+
+    /// A statistic of a carried value was looked at before the roles of what makes the value were known.
+    fn settle(&mut self, func: &Func) {
+        loop {
+            let unsettled = |id: &OpId| {
+                let op = func.op(*id);
+                let repeated = self.role[id.index()] == Role::Repeated && self.block[id.index()].is_some();
+                repeated && is_statistic(op.code) && self.leaving(func, op.operands[0]).is_none()
+            };
+            let Some(id) = (0..func.ops.len() as u32).map(OpId).find(unsettled) else { return };
+            self.role[id.index()] = Role::Work;
+        }
     }
 
     /// What is read under another shape has to be in memory itself.
@@ -223,7 +237,8 @@ impl Roles {
                         self.sources(func, op.operands[0], seen, out)
                     }
                     _ if is_access(func, id) && !self.rooted(op) => false,
-                    _ if behind_anchor(func, id) => false,
+                    // Only what a kernel makes has one to leave its statistics.
+                    _ if self.role[id.index()] != Role::Work || behind_anchor(func, id) => false,
                     _ => {
                         out.push(v);
                         true

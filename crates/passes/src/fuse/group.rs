@@ -142,7 +142,9 @@ impl<'a> Groups<'a> {
     /// What was decided, by consumer and producer in textual order.
     pub fn decisions(&self) -> Vec<Decision> {
         let place: BTreeMap<OpId, usize> = self.order.iter().enumerate().map(|(i, id)| (*id, i)).collect();
-        let mut out: Vec<Decision> = self.decisions.values().cloned().collect();
+        // Two parts of a kernel without an edge between them may have been refused before others brought them together.
+        let together = |d: &Decision| self.of.get(&d.producer) == self.of.get(&d.consumer);
+        let mut out: Vec<Decision> = self.decisions.values().filter(|d| d.accepted || !together(d)).cloned().collect();
         out.sort_by_key(|d| (place.get(&d.consumer).copied(), place.get(&d.producer).copied()));
         out
     }

@@ -21,6 +21,8 @@ pub(super) struct Form {
     pub rows: Vec<Dim>,
     /// True if every element is independent.
     pub pointwise: bool,
+    /// True if rows are staged for other rows than their own.
+    pub moved: bool,
 }
 
 /// Why not: the reason and its particulars.
@@ -49,7 +51,8 @@ pub(super) fn form(c: &Context, ops: &BTreeSet<OpId>) -> Result<Form, Refusal> {
     }
     let family = Family::of(&codes);
     let anchors: Vec<OpId> = ops.iter().filter(|id| family.def().anchors.contains(&c.code(**id))).copied().collect();
-    let mut form = Form { family, mechanisms: BTreeSet::new(), reads: read, rows: Vec::new(), pointwise: false };
+    let mut form =
+        Form { family, mechanisms: BTreeSet::new(), reads: read, rows: Vec::new(), pointwise: false, moved: false };
     if family.is_row() {
         row(c, ops, &mut form)?;
     } else {
@@ -159,6 +162,10 @@ fn anchored(c: &Context, ops: &BTreeSet<OpId>, anchors: &[OpId], form: &mut Form
             (false, true) => epilogue(c, ops, *id, &rows, form)?,
         }
     }
+    if form.moved && form.mechanisms.contains(&Mechanism::FirstTile) {
+        let why = "what is also needed outside is staged for other rows than its own".to_owned();
+        return Err((Reason::SeveralUsers, why));
+    }
     if let Some(id) = form.reads.inner_statistics.first() {
         let why = format!("{} needs every column tile of its row", c.path(*id));
         return Err((Reason::GridDependency, why));
@@ -218,6 +225,7 @@ fn prologue(
                 let why = format!("{} between the two moves elements across rows", c.code(*bad).name());
                 return Err((Reason::Layout, why));
             }
+            form.moved |= path.iter().any(|a| matches!(c.code(*a), Opcode::Shift | Opcode::Slice));
         }
     }
     if c.escapes(id, ops) {

@@ -210,8 +210,13 @@ fn mechanisms(cx: &mut Cx, g: &Group) {
         kernel.writes.iter().filter_map(|a| buffer(&a.place)).filter(|b| !b.partial).map(|b| b.value).collect();
     let gemm = g.family == Family::Gemm;
     let partial = !kernel.leaves.is_empty() || kernel.reads.iter().filter_map(|a| buffer(&a.place)).any(|b| b.partial);
-    let shifts: BTreeSet<OpId> =
-        g.uses.iter().filter(|(id, _)| !early.contains(id)).flat_map(|(_, u)| u.values().flatten()).copied().collect();
+    let (staged, held): (Vec<_>, Vec<_>) =
+        g.uses.iter().partition(|(id, _)| early.contains(id) || anchors.contains(id));
+    let shifts: BTreeSet<OpId> = held.iter().flat_map(|(_, u)| u.values().flatten()).copied().collect();
+    // Rows that are staged for the row below are not those a tile has to write.
+    if have.contains(&FirstTile) && staged.iter().any(|(_, u)| u.values().any(|s| !s.is_empty())) {
+        found.push(format!("names {}, but rows are staged for other rows", FirstTile.name()));
+    }
     for id in shifts.iter().filter(|_| gemm) {
         let op = cx.func.op(*id);
         let rows = usize::try_from(op.int("axis").unwrap_or(-1)).ok();
