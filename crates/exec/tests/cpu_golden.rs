@@ -8,7 +8,7 @@ use spinec_exec::eval::{EvalOptions, Evaluated, eval_entry};
 use spinec_ir::tensor::Tensor;
 use spinec_ir::ty::Numerics;
 use std::collections::BTreeMap;
-use support::{interp, rel, tensors};
+use support::{interp, planned, rel, tensors};
 
 const SETS: [&str; 4] = ["s0", "s1", "s3", "s4"];
 
@@ -16,7 +16,8 @@ fn pick(all: &BTreeMap<String, Tensor>, names: &[&str]) -> BTreeMap<String, Tens
     names.iter().map(|n| (n.to_string(), all[*n].clone())).collect()
 }
 
-/// An entry on the CPU backend and on the interpreter; tensors must agree within `near`, integers exactly.
+/// An entry on the CPU backend, as it is written and planned, and on the interpreter; tensors must agree within `near`,
+/// integers exactly.
 fn both(set: &str, numerics: Numerics, entry: &str, given: &BTreeMap<String, Tensor>, near: f64) -> Evaluated {
     let system = golden_system(set, numerics);
     let options = EvalOptions { dump: vec!["*".into()], ..EvalOptions::default() };
@@ -24,8 +25,12 @@ fn both(set: &str, numerics: Numerics, entry: &str, given: &BTreeMap<String, Ten
     let want = eval_entry(&system, &mut interp(&system), entry, given, &options).unwrap();
     assert_eq!(ours.tensors.keys().collect::<Vec<_>>(), want.tensors.keys().collect::<Vec<_>>());
     assert!(ours.tensors.len() > 3);
-    for (name, t) in &want.tensors {
-        let got = &ours.tensors[name];
+    let mut plans = planned(Box::new(cpu(&system, 2)));
+    let fused = eval_entry(&system, plans.as_mut(), entry, given, &EvalOptions::default()).unwrap();
+    assert!(!fused.tensors.is_empty());
+    let all = want.tensors.iter().map(|(name, t)| (name, t, &ours.tensors[name]));
+    let fused = fused.tensors.iter().map(|(name, got)| (name, &want.tensors[name], got));
+    for (name, t, got) in all.chain(fused) {
         assert_eq!(got.dtype, t.dtype, "{set} {name}");
         if name.starts_with("state.drafter") {
             // Nothing wrote the draft pool.
