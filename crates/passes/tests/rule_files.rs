@@ -167,7 +167,7 @@ fn rules_fire_where_they_should_and_nowhere_else() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Where comparing a value decides an integer, rows differ enough that no rounding turns it.
+/// Both sides on the interpreter, with made-up weights and inputs.
 #[test]
 fn examples_keep_their_values() {
     let env = Env::from([("N".to_owned(), 2), ("T".to_owned(), 3)]);
