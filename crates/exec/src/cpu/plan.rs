@@ -59,9 +59,12 @@ fn merge(tape: &mut Tape, buffers: usize) {
     tape.instrs.retain(|i| !matches!(&i.code, Code::Map(p) if p.len == 0));
 }
 
+/// Rows that linear maps share: slot, offset, elements, rows, their distance, result kind, launch.
+type Rows = (u32, usize, usize, usize, usize, Kind, Option<u32>);
+
 /// Linear maps of the same rows become one instruction, where the first of them stands: one job for all threads.
 fn join_linears(tape: &mut Tape) {
-    let mut first: BTreeMap<(u32, usize, usize, usize, usize, Kind, Option<u32>), usize> = BTreeMap::new();
+    let mut first: BTreeMap<Rows, usize> = BTreeMap::new();
     for at in 0..tape.instrs.len() {
         let (before, rest) = tape.instrs.split_at_mut(at);
         let Some(Instr { code: Code::Linear { weights, rows, stride }, ins, outs, launch }) = rest.first_mut() else {
