@@ -100,6 +100,13 @@ pub struct PtxRunArgs {
 pub struct SpecArgs {
     /// System or graph file
     pub spec: PathBuf,
+    #[command(flatten)]
+    pub with: OverrideArgs,
+}
+
+/// What a spec is read with.
+#[derive(Clone, Debug, Args)]
+pub struct OverrideArgs {
     /// Checkpoint directory by name, as in `--checkpoint target=DIR`
     #[arg(long = "checkpoint", value_name = "NAME=DIR")]
     pub checkpoints: Vec<String>,
@@ -356,15 +363,8 @@ pub struct PassesArgs {
     pub spec: Option<PathBuf>,
     #[command(flatten)]
     pub plan: PlanArgs,
-    /// Checkpoint directory by name, as in `--checkpoint target=DIR`
-    #[arg(long = "checkpoint", value_name = "NAME=DIR")]
-    pub checkpoints: Vec<String>,
-    /// Bind a dim, list or parameter
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    pub sets: Vec<String>,
-    /// Floating-point types; bf16 if not given
-    #[arg(long, value_enum, env = "SPINEC_NUMERICS")]
-    pub numerics: Option<NumericsArg>,
+    #[command(flatten)]
+    pub with: OverrideArgs,
     /// Print the module after a pass
     #[arg(long, value_name = "PASS")]
     pub print_after: Option<String>,
@@ -406,15 +406,8 @@ pub struct ExplainArgs {
     pub code: Option<String>,
     /// Node path of a value of the system, such as d.layers.z.qr
     pub value: Option<String>,
-    /// Checkpoint directory by name, as in `--checkpoint target=DIR`
-    #[arg(long = "checkpoint", value_name = "NAME=DIR")]
-    pub checkpoints: Vec<String>,
-    /// Bind a dim, list or parameter
-    #[arg(long = "set", value_name = "NAME=VALUE")]
-    pub sets: Vec<String>,
-    /// Floating-point types; bf16 if not given
-    #[arg(long, value_enum, env = "SPINEC_NUMERICS")]
-    pub numerics: Option<NumericsArg>,
+    #[command(flatten)]
+    pub with: OverrideArgs,
     #[command(flatten)]
     pub plan: PlanArgs,
 }

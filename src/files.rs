@@ -18,15 +18,15 @@ use std::collections::BTreeMap;
 
 /// The overrides of a command line.
 pub fn overrides(args: &SpecArgs, no_limits: bool) -> Result<Overrides, Exit> {
-    let mut over = Overrides { numerics: args.numerics.map(Into::into), no_limits, ..Overrides::default() };
-    for s in &args.sets {
+    let mut over = Overrides { numerics: args.with.numerics.map(Into::into), no_limits, ..Overrides::default() };
+    for s in &args.with.sets {
         let Some((name, value)) = s.split_once('=') else {
             output::error(&format!("--set {s}: NAME=VALUE is expected"));
             return Err(Exit::Usage);
         };
         over.sets.push((name.trim().to_string(), value.trim().to_string()));
     }
-    for c in &args.checkpoints {
+    for c in &args.with.checkpoints {
         let Some((name, dir)) = c.split_once('=') else {
             output::error(&format!("--checkpoint {c}: NAME=DIR is expected"));
             return Err(Exit::Usage);

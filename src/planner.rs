@@ -33,7 +33,7 @@ pub struct Subject {
 /// Loads a system and lowers its phases. Plans are made for bf16 unless the command line says otherwise.
 pub fn subject(spec: &SpecArgs, plan: &PlanArgs) -> Result<Subject, Exit> {
     let mut spec = spec.clone();
-    spec.numerics = spec.numerics.or(Some(crate::args::NumericsArg::Bf16));
+    spec.with.numerics = spec.with.numerics.or(Some(crate::args::NumericsArg::Bf16));
     let (system, sources) = files::load_system(&spec, false)?;
     let law = match plan.law {
         LawArg::Greedy => "greedy",

@@ -22,12 +22,7 @@ pub fn run(args: &ExplainArgs) -> Exit {
         return Exit::Ok;
     };
     if let Some(value) = &args.value {
-        let spec = SpecArgs {
-            spec: PathBuf::from(code),
-            checkpoints: args.checkpoints.clone(),
-            sets: args.sets.clone(),
-            numerics: args.numerics,
-        };
+        let spec = SpecArgs { spec: PathBuf::from(code), with: args.with.clone() };
         return match explain(args, &spec, value) {
             Ok(exit) | Err(exit) => exit,
         };

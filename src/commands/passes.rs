@@ -17,13 +17,10 @@ pub fn run(args: &PassesArgs) -> Exit {
     match &args.spec {
         None => list(args.json),
         Some(spec) => {
-            let spec = SpecArgs {
-                spec: spec.clone(),
-                checkpoints: args.checkpoints.clone(),
-                sets: args.sets.clone(),
-                // Rounding points hide what a pass does to a number.
-                numerics: args.numerics.or(args.check_numerics.map(|_| NumericsArg::F64)),
-            };
+            let mut with = args.with.clone();
+            // Rounding points hide what a pass does to a number.
+            with.numerics = with.numerics.or(args.check_numerics.map(|_| NumericsArg::F64));
+            let spec = SpecArgs { spec: spec.clone(), with };
             match execute(args, &spec) {
                 Ok(exit) | Err(exit) => exit,
             }

@@ -6,20 +6,6 @@ use crate::ops::Opcode;
 use crate::ty::{DType, Dim, TensorType, Type};
 use std::sync::Arc;
 
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u32);
-        impl $name {
-            /// The id as an index.
-            pub fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    };
-}
-
 id!(
     /// An op of a function.
     OpId

@@ -4,20 +4,6 @@ use super::func::Func;
 use crate::diag::Span;
 use crate::ty::{Bounds, DType, Numerics, StateKind, TensorType};
 
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u32);
-        impl $name {
-            /// The id as an index.
-            pub fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    };
-}
-
 id!(
     /// A weight of a module.
     WeightId

@@ -69,20 +69,6 @@ pub fn derived_element(weight: &Weight, index: &[i64]) -> Option<usize> {
     weight.present.get(at).filter(|p| **p).map(|_| weight.present[..at].iter().filter(|p| **p).count())
 }
 
-macro_rules! id {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u32);
-        impl $name {
-            /// The id as an index.
-            pub fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    };
-}
-
 id!(
     /// A kernel of a phase.
     KernelId

@@ -13,6 +13,7 @@ use crate::cost::Device;
 use crate::rules::Class;
 use crate::saturate::{self, Limits};
 use spinec_ir::ir::{Module, WeightId, canonical, text, verify};
+use spinec_ir::plan::derived_element;
 use spinec_ir::spec::system::System;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,13 +45,7 @@ impl Program {
     /// Where the element of a derived weight for some loop indices stands in the value its function computes; `None` if the
     /// weight has no loops or no such element.
     pub fn element(&self, derived: usize, index: &[i64]) -> Option<usize> {
-        let w = self.module.weight(self.derived.get(derived)?.weight);
-        let at =
-            usize::try_from(*index.first()?).ok().filter(|i| w.loops.first().is_some_and(|l| (*i as i64) < l.1))?;
-        if w.present.is_empty() {
-            return Some(at);
-        }
-        w.present.get(at).filter(|p| **p).map(|_| w.present[..at].iter().filter(|p| **p).count())
+        derived_element(self.module.weight(self.derived.get(derived)?.weight), index)
     }
 }
 
