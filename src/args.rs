@@ -255,7 +255,8 @@ pub struct RunArgs {
     /// Threads; 0 is all cores
     #[arg(long, default_value_t = 0, env = "SPINEC_THREADS")]
     pub threads: usize,
-    /// Run the phases as they are written, without rewriting and fusing them: for comparison
+    /// Run the phases as they are written, without rewriting and fusing them: for comparison. In bf16 the drafter's
+    /// proposals may round differently, and a sampled run draw other tokens of the same law
     #[arg(long)]
     pub unplanned: bool,
     /// Write what happened when as Chrome trace JSON
@@ -366,7 +367,7 @@ pub struct PassesArgs {
     #[command(flatten)]
     pub with: OverrideArgs,
     /// Print the module after a pass
-    #[arg(long, value_name = "PASS")]
+    #[arg(long, value_name = "PASS", conflicts_with = "json")]
     pub print_after: Option<String>,
     /// Write the module after every pass into a directory
     #[arg(long, value_name = "DIR")]

@@ -22,7 +22,10 @@ fn main() -> ExitCode {
             if e.use_stderr() { Exit::Usage } else { Exit::Ok }
         }
     });
-    outcome.unwrap_or(Exit::Bug).code()
+    match outcome.unwrap_or(Exit::Bug) {
+        Exit::Ok if output::lost() => Exit::Failed.code(),
+        exit => exit.code(),
+    }
 }
 
 fn run(cli: &Cli) -> Exit {

@@ -2,6 +2,7 @@
 
 use spinec_ir::diag::{Diagnostics, SourceMap, render};
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// True if messages may be coloured.
 pub fn color() -> bool {
@@ -32,16 +33,31 @@ pub fn note(text: &str) {
     eprintln!("note: {text}");
 }
 
-/// Prints a line on stdout. A reader that went away is no error.
-pub fn line(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{text}");
-    let _ = out.flush();
+/// Set once data could not be written.
+static LOST: AtomicBool = AtomicBool::new(false);
+
+/// Whether data was lost on the way to stdout.
+pub fn lost() -> bool {
+    LOST.load(Ordering::Relaxed)
 }
 
-/// Prints one JSON object on stdout. A reader that went away is no error.
-pub fn json(value: &serde_json::Value) {
+/// Prints a line on stdout. A reader that went away is no error; anything else is said once and noted.
+pub fn line(text: &str) {
     let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{value:#}");
-    let _ = out.flush();
+    written(writeln!(out, "{text}").and_then(|()| out.flush()));
+}
+
+/// Prints one JSON object on stdout, as [`line`].
+pub fn json(value: &serde_json::Value) {
+    line(&format!("{value:#}"));
+}
+
+/// Notes what became of data.
+pub fn written(outcome: std::io::Result<()>) {
+    if let Err(e) = outcome
+        && e.kind() != std::io::ErrorKind::BrokenPipe
+        && !LOST.swap(true, Ordering::Relaxed)
+    {
+        error(&format!("stdout: {e}"));
+    }
 }

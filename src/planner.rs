@@ -32,7 +32,20 @@ pub struct Subject {
 
 /// Loads a system and lowers its phases. Plans are made for bf16 unless the command line says otherwise.
 pub fn subject(spec: &SpecArgs, plan: &PlanArgs) -> Result<Subject, Exit> {
+    subject_for(spec, plan, None, None)
+}
+
+/// [`subject`] for so many requests of so many positions, within the limits the system declares.
+pub fn subject_for(
+    spec: &SpecArgs,
+    plan: &PlanArgs,
+    requests: Option<u64>,
+    context: Option<u64>,
+) -> Result<Subject, Exit> {
     let mut spec = spec.clone();
+    for (key, value) in [("serve.requests", requests), ("serve.context", context)] {
+        spec.with.sets.extend(value.map(|n| format!("{key}={n}")));
+    }
     spec.with.numerics = spec.with.numerics.or(Some(crate::args::NumericsArg::Bf16));
     let (system, sources) = files::load_system(&spec, false)?;
     let law = match plan.law {

@@ -58,6 +58,9 @@ fn explain(args: &ExplainArgs, spec: &SpecArgs, value: &str) -> Result<Exit, Exi
             one(&subject, &compiled, func, phase, &ops);
         }
     }
+    if !found && weight(plan, value) {
+        return Ok(Exit::Ok);
+    }
     if !found {
         // A value that rewriting replaced is known to the module as it was lowered.
         if subject.module.funcs.iter().any(|f| !ops_of(f, value).is_empty()) {
@@ -68,6 +71,33 @@ fn explain(args: &ExplainArgs, spec: &SpecArgs, value: &str) -> Result<Exit, Exi
         return Err(Exit::Usage);
     }
     Ok(Exit::Ok)
+}
+
+/// Says which kernels read a weight; false if there is none of that name.
+fn weight(plan: &Plan, name: &str) -> bool {
+    let Some(id) = plan.module.weights.iter().position(|w| w.name == name) else { return false };
+    let w = &plan.module.weights[id];
+    let source = w.source.as_ref().map(|s| format!(", tensor {} of {}", s.tensor, s.checkpoint)).unwrap_or_default();
+    output::line(&format!("{name} is a weight, {}{source}", w.ty));
+    let mut read = false;
+    for (func, phase) in plan.module.funcs.iter().zip(&plan.phases) {
+        for (k, kernel) in phase.kernels.iter().enumerate() {
+            let of = |a: &&spinec_ir::plan::Access| matches!(a.place, Place::Weight(w, _) if w.index() == id);
+            for access in kernel.reads.iter().filter(of) {
+                read = true;
+                let (family, bytes) = (kernel.family.name(), &access.bytes);
+                output::line(&format!("  kernel {}.{k} ({family}) reads {bytes} bytes of it", func.name));
+            }
+        }
+    }
+    for d in plan.derived.iter().filter(|d| d.of.iter().any(|of| of == name)) {
+        read = true;
+        output::line(&format!("  {} is derived from it", plan.module.weight(d.weight).name));
+    }
+    if !read {
+        output::line("  no kernel of these phases reads it");
+    }
+    true
 }
 
 fn one(subject: &Subject, compiled: &Compiled, func: &Func, phase: &Phase, ops: &[OpId]) {
@@ -128,7 +158,7 @@ fn one(subject: &Subject, compiled: &Compiled, func: &Func, phase: &Phase, ops: 
         .filter(|r| r.at.starts_with(&format!("{}:", func.name)) && !r.saturation.fired.is_empty());
     for r in near.filter(|r| paths.iter().any(|p| shares_scope(r.at.split_once(':').map_or("", |x| x.1), p))) {
         let fired: Vec<String> = r.saturation.fired.iter().map(|(n, k)| format!("{n} x{k}")).collect();
-        output::line(&format!("  rules that fired in the region of {}: {}", r.at, fired.join(", ")));
+        output::line(&format!("  rules that fired in the region that begins at {}: {}", r.at, fired.join(", ")));
     }
 }
 

@@ -7,7 +7,7 @@ use crate::planner::{self, Subject};
 use serde_json::{Value, json};
 use spinec_ir::ir::{Func, Weight, text};
 use spinec_ir::tensor::Tensor;
-use spinec_ir::ty::TensorType;
+use spinec_ir::ty::{Env, TensorType};
 use spinec_passes::pass::check::{Check, check_each};
 use spinec_passes::pass::{PASSES, Program, Repeat};
 use spinec_passes::rules::rules;
@@ -15,6 +15,16 @@ use spinec_passes::rules::rules;
 /// Lists or runs the passes.
 pub fn run(args: &PassesArgs) -> Exit {
     match &args.spec {
+        None if args.print_after.is_some()
+            || args.dump_dir.is_some()
+            || args.stop_after.is_some()
+            || args.limit.is_some()
+            || args.check_numerics.is_some()
+            || !args.without.is_empty() =>
+        {
+            output::error("name the system to run the passes on: spinec passes SYSTEM.yaml ...");
+            Exit::Usage
+        }
         None => list(args.json),
         Some(spec) => {
             let mut with = args.with.clone();
@@ -71,6 +81,14 @@ fn execute(args: &PassesArgs, spec: &SpecArgs) -> Result<Exit, Exit> {
     if args.stop_after.as_deref() == Some("plan") {
         subject.options.stop_after = None;
     }
+    let place = |p: &str| PASSES.iter().position(|k| k.name == p).unwrap_or(PASSES.len());
+    if let (Some(stop), Some(print)) = (&args.stop_after, &args.print_after)
+        && place(print) > place(stop)
+    {
+        output::error(&format!("pass `{print}` does not run: `{stop}` is the last one"));
+        return Err(Exit::Usage);
+    }
+    let planned = subject.options.stop_after.is_none();
     if args.check_numerics.is_some() {
         return check_numerics(&subject, args.json);
     }
@@ -103,7 +121,7 @@ fn execute(args: &PassesArgs, spec: &SpecArgs) -> Result<Exit, Exit> {
     if args.print_after.as_deref() == Some("plan") {
         output::line(plan.trim_end());
     }
-    if let Some(dir) = &args.dump_dir {
+    if let Some(dir) = args.dump_dir.as_ref().filter(|_| planned) {
         let path = dir.join("plan.txt");
         if let Err(e) = std::fs::write(&path, plan) {
             failed.get_or_insert(format!("{}: {e}", path.display()));
@@ -183,8 +201,8 @@ fn check_numerics(subject: &Subject, as_json: bool) -> Result<Exit, Exit> {
             env.insert(name, 1);
         }
     }
-    let rows = subject.module.symbols.iter().filter_map(|s| env.get(&s.name)).copied().max().unwrap_or(1);
-    let given = move |_: &Func, name: &str, ty: &TensorType| made_for_engine(name, ty, rows);
+    let extents = env.clone();
+    let given = move |func: &Func, name: &str, ty: &TensorType| made_for_engine(name, ty, rows(func, &extents));
     let check = Check { env, requests: 1, seed: 1, given: &given, tolerance: None };
     let (_, found) = check_each(subject.module.clone(), &subject.options, &check).map_err(|e| {
         output::error(&e.to_string());
@@ -210,6 +228,12 @@ fn check_numerics(subject: &Subject, as_json: bool) -> Result<Exit, Exit> {
             Ok(Exit::Failed)
         }
     }
+}
+
+/// Rows every request has in a call: the second extent of the inputs that have one.
+fn rows(func: &Func, env: &Env) -> i64 {
+    let inputs = func.region(func.body).params.iter().filter_map(|v| func.tensor(*v));
+    inputs.filter_map(|t| t.dims.get(1)?.eval(env)).min().unwrap_or(1)
 }
 
 /// What the engine would feed: laws that are laws, rows that exist. Anything else is made up.

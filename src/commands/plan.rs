@@ -23,7 +23,7 @@ pub fn run(args: &PlanCommandArgs) -> Exit {
 }
 
 fn show(args: &PlanCommandArgs) -> Result<Exit, Exit> {
-    let subject = planner::subject(&args.spec, &args.plan)?;
+    let subject = planner::subject_for(&args.spec, &args.plan, args.requests, args.context)?;
     let compiled = subject.compile(&mut |_, _| {})?;
     if args.text {
         output::line(text::print(&compiled.plan).trim_end());
@@ -38,8 +38,8 @@ fn show(args: &PlanCommandArgs) -> Result<Exit, Exit> {
     let plans = [&compiled.plan];
     let kept = |r: u64, c: u64| memory(&plans, &subject.env(signed(r), signed(c)), r, c);
     let memory = kept(requests, context).map_err(|why| {
-        output::error(&why);
-        Exit::Usage
+        output::error(&format!("so many requests and positions fit no device: {why}"));
+        Exit::DoesNotFit
     })?;
     let phases = phases(&subject, &compiled.plan, &env)?;
     let total = memory.total();
@@ -85,8 +85,8 @@ struct Numbers {
 
 fn phases(subject: &Subject, plan: &Plan, env: &Env) -> Result<Vec<Figures>, Exit> {
     let too_large = || {
-        output::error("a count of the plan does not fit 64 bits");
-        Exit::Failed
+        output::error("so many requests and positions fit no device: a count does not fit 64 bits");
+        Exit::DoesNotFit
     };
     let mut out = Vec::new();
     for (i, (func, phase)) in plan.module.funcs.iter().zip(&plan.phases).enumerate() {
@@ -191,7 +191,9 @@ fn print(
 
 /// Type of a weight with the extents of its loops.
 fn shape(w: &spinec_ir::ir::Weight) -> String {
-    let loops: String = w.loops.iter().map(|(v, n)| format!("{v}={n} ")).collect();
+    let there = w.present.iter().filter(|p| **p).count();
+    let part = if w.present.is_empty() { String::new() } else { format!("{there} of ") };
+    let loops: String = w.loops.iter().map(|(v, n)| format!("{part}{v}={n} ")).collect();
     format!("{loops}{}", w.ty)
 }
 
@@ -201,7 +203,9 @@ fn refused(compiled: &Compiled) -> Vec<(String, u64, String)> {
         .regions
         .iter()
         .flat_map(|r| &r.refused)
-        .map(|r| (r.what.clone(), r.bytes, format!("{} (would save {} ns a run)", r.reason, r.saving_ps / 1000)))
+        .map(|r| {
+            (r.what.clone(), r.bytes, format!("{} (would save {:.1} ns a run)", r.reason, r.saving_ps as f64 / 1000.0))
+        })
         .collect();
     out.sort();
     out.dedup();

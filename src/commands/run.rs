@@ -11,7 +11,7 @@ use spinec_exec::cpu::Capacity;
 use spinec_exec::engine::{
     Candidates, Engine, EngineError, EngineOptions, Events, Finished, Request, Sampling, Totals,
 };
-use spinec_exec::runtime::{Bytes, Tables};
+use spinec_exec::runtime::{Bytes, RunError, Tables};
 use spinec_exec::text::Tokenizer;
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::Path;
@@ -133,6 +133,10 @@ fn engine_failed(e: EngineError, sources: &spinec_ir::diag::SourceMap) -> Exit {
             Exit::DoesNotFit
         }
         EngineError::Interrupted => Exit::Interrupted,
+        EngineError::Run(RunError::Compiler(m)) => {
+            output::error(&m);
+            Exit::Bug
+        }
         other => {
             output::error(&other.to_string());
             Exit::Failed
@@ -300,8 +304,7 @@ impl Events for Watch {
         if self.stream {
             let mut out = std::io::stdout().lock();
             // A reader that went away stops reading; the run goes on to its end.
-            let _ = out.write_all(text.as_bytes());
-            let _ = out.flush();
+            output::written(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
         }
     }
 

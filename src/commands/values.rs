@@ -8,6 +8,9 @@ use spinec_ir::plan::Plan;
 /// are not looked at.
 pub fn ops_of(func: &Func, path: &str) -> Vec<OpId> {
     let plain = without_indices(path);
+    if plain.is_empty() {
+        return Vec::new();
+    }
     let named = |id: &OpId| func.op(*id).results.iter().flat_map(|v| &func.value(*v).names).any(|n| **n == *plain);
     let within = |id: &OpId| *func.op(*id).loc.path == *plain;
     let all = || (0..func.ops.len() as u32).map(OpId);

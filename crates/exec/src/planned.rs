@@ -25,7 +25,7 @@ impl<'p> Planned<'p> {
 
 impl Runtime for Planned<'_> {
     fn add(&mut self, module: Module) -> Result<ProgramId, RunError> {
-        let plan = (self.planner)(module).map_err(RunError::Failed)?;
+        let plan = (self.planner)(module).map_err(RunError::Compiler)?;
         self.inner.add_plan(plan)
     }
 

@@ -22,6 +22,9 @@ pub enum RunError {
     /// Inputs do not fit the function, or an op met values it cannot work on.
     #[error("{0}")]
     Failed(String),
+    /// The compiler made something that is not a plan: a bug.
+    #[error("{0}")]
+    Compiler(String),
     /// There is no room for another request or position.
     #[error("{0}")]
     Full(String),

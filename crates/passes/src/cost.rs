@@ -16,9 +16,14 @@ pub fn resident_ps(device: &Device, bytes: u64, weight: u64) -> u64 {
     u64::try_from(ps).unwrap_or(u64::MAX).max(1)
 }
 
+/// A sum that stays at its largest value.
+fn total(counts: impl Iterator<Item = u128>) -> u128 {
+    counts.fold(0, u128::saturating_add)
+}
+
 /// `n * 10^12 / rate`, rounded up, saturating.
 fn ps(n: u128, rate: u64) -> u64 {
-    u64::try_from((n * 1_000_000_000_000).div_ceil(u128::from(rate.max(1)))).unwrap_or(u64::MAX)
+    u64::try_from(n.saturating_mul(1_000_000_000_000).div_ceil(u128::from(rate.max(1)))).unwrap_or(u64::MAX)
 }
 
 /// Elements of a tensor at the given values of symbols; what has no value counts as one.
@@ -92,12 +97,12 @@ fn count(o: &Operand, env: &Env) -> u128 {
 
 /// Time to move some operands.
 fn traffic(device: &Device, operands: &[Operand], env: &Env) -> u64 {
-    ps(operands.iter().map(|o| count(o, env) * u128::from(o.width)).sum(), device.bandwidth)
+    ps(total(operands.iter().map(|o| count(o, env).saturating_mul(u128::from(o.width)))), device.bandwidth)
 }
 
 /// Time of the arithmetic of a node.
 fn arithmetic(device: &Device, node: &Term, operands: &[Operand], results: &[Operand], env: &Env) -> u64 {
-    let made: u128 = results.iter().map(|o| count(o, env)).sum();
+    let made = total(results.iter().map(|o| count(o, env)));
     let wide = |o: &Operand| o.ty.tensor().is_some_and(|t| t.dtype == DType::F64);
     let rate = if operands.iter().chain(results).any(wide) { device.flops_64 } else { device.flops_32 };
     match node.code() {
@@ -106,7 +111,7 @@ fn arithmetic(device: &Device, node: &Term, operands: &[Operand], results: &[Ope
             let narrow = operands.iter().all(|o| o.value <= 2);
             ps(2 * products(node, operands, made, env), if narrow { device.flops_16 } else { rate })
         }
-        Some(_) => ps(operands.iter().map(|o| count(o, env)).sum::<u128>() + made, rate),
+        Some(_) => ps(total(operands.iter().map(|o| count(o, env))).saturating_add(made), rate),
     }
 }
 

@@ -45,23 +45,24 @@ pub fn estimate(device: &Device, func: &Func, phase: &Phase, env: &Env) -> Optio
     for (_, kernel, times) in launches(func, phase)? {
         let value = |d: &Dim| d.eval(env).and_then(|v| u128::try_from(v).ok());
         let times = value(&times)?;
-        let mut bytes = 0;
+        let mut bytes = 0u128;
         for access in kernel.reads.iter().chain(&kernel.writes) {
-            bytes += value(&access.bytes)?;
+            bytes = value(&access.bytes)?.saturating_add(bytes);
         }
-        let traffic = bytes * 1_000_000_000_000 / u128::from(device.bandwidth.max(1));
-        let work = value(&kernel.flops)? * 1_000_000_000_000 / u128::from(rate(device, func, kernel).max(1));
-        starts += times * u128::from(device.launch_ps);
+        let traffic = u128::saturating_mul(bytes, 1_000_000_000_000) / u128::from(device.bandwidth.max(1));
+        let work =
+            value(&kernel.flops)?.saturating_mul(1_000_000_000_000) / u128::from(rate(device, func, kernel).max(1));
+        starts = times.saturating_mul(u128::from(device.launch_ps)).saturating_add(starts);
         if traffic >= work {
-            moving += times * traffic;
+            moving = times.saturating_mul(traffic).saturating_add(moving);
         } else {
-            computing += times * work;
+            computing = times.saturating_mul(work).saturating_add(computing);
         }
     }
     let bound = [(moving, Bound::Bandwidth), (computing, Bound::Compute), (starts, Bound::Launch)];
     let most = bound.iter().map(|b| b.0).max()?;
     let bound = bound.iter().find(|b| b.0 == most)?.1;
-    Some(Estimate { total: starts + moving + computing, bound })
+    Some(Estimate { total: starts.saturating_add(moving).saturating_add(computing), bound })
 }
 
 /// Operations a second of a kernel's arithmetic.

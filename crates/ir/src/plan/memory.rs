@@ -112,7 +112,8 @@ pub fn memory(plans: &[&Plan], env: &Env, requests: u64, positions: u64) -> Resu
             }
         };
         let bytes = elements.saturating_mul(s.dtype.bytes() as u64).saturating_mul(s.count.max(0) as u64);
-        *by_owner.entry(owner).or_default() += bytes;
+        let sum = by_owner.entry(owner).or_default();
+        *sum = sum.saturating_add(bytes);
     }
     for owner in ["target_kv", "draft_kv"] {
         add(owner, by_owner.get(owner).copied().unwrap_or(0), Per::Position, requests.saturating_mul(positions));
@@ -276,9 +277,10 @@ fn phase_arena(func: &Func, phase: &Phase, env: &Env) -> Result<Arena, String> {
         }
     }
     lives.retain(|l| l.first <= l.last);
-    let no_reuse = lives.iter().map(|l| l.bytes).sum();
+    let total = |all: &mut dyn Iterator<Item = u64>| all.fold(0, u64::saturating_add);
+    let no_reuse = total(&mut lives.iter().map(|l| l.bytes));
     let lower_bound =
-        (0..=at).map(|t| lives.iter().filter(|l| (l.first..=l.last).contains(&t)).map(|l| l.bytes).sum()).max();
+        (0..=at).map(|t| total(&mut lives.iter().filter(|l| (l.first..=l.last).contains(&t)).map(|l| l.bytes))).max();
     // Largest first, each at the lowest offset where it meets nobody alive at the same time.
     lives.sort_by_key(|l| (std::cmp::Reverse(l.bytes), l.first, l.last));
     let mut placed: Vec<(u64, Life)> = Vec::new();
@@ -287,17 +289,17 @@ fn phase_arena(func: &Func, phase: &Phase, env: &Env) -> Result<Arena, String> {
         let mut taken: Vec<(u64, u64)> = placed
             .iter()
             .filter(|(_, o)| o.first <= life.last && life.first <= o.last)
-            .map(|(offset, o)| (*offset, offset + o.bytes))
+            .map(|(offset, o)| (*offset, offset.saturating_add(o.bytes)))
             .collect();
         taken.sort_unstable();
-        let mut offset = 0;
+        let mut offset = 0u64;
         for (begin, end) in taken {
-            if offset + life.bytes <= begin {
+            if offset.saturating_add(life.bytes) <= begin {
                 break;
             }
             offset = offset.max(end);
         }
-        peak = peak.max(offset + life.bytes);
+        peak = peak.max(offset.saturating_add(life.bytes));
         placed.push((offset, life));
     }
     Ok(Arena { peak, lower_bound: lower_bound.unwrap_or(0), no_reuse })
@@ -356,7 +358,8 @@ fn handed(func: &Func, phase: &Phase, op: OpId, begin: usize, end: usize, lives:
 }
 
 /// The largest number of positions a request may hold, and of requests of so many positions, so that `total` stays within
-/// so many bytes; `total` gives all bytes for requests and positions and grows with both.
+/// so many bytes; `total` gives all bytes for requests and positions and grows with both. Both are figures of the plan that
+/// `total` sums: planned for other bounds, the same system may take a little more or less.
 pub fn capacity(total: &dyn Fn(u64, u64) -> Option<u64>, bytes: u64, requests: u64, positions: u64) -> (u64, u64) {
     let most = |fits: &dyn Fn(u64) -> bool| {
         let (mut good, mut bad) = (0u64, 1u64 << 40);

@@ -57,7 +57,13 @@ impl Device {
 fn device(root: &Node, diags: &mut Diagnostics) -> Option<Device> {
     let mut f = Fields::open("a device record", root, diags)?;
     let word = |f: &mut Fields, key: &'static str, diags: &mut Diagnostics| {
-        f.require(key, diags).and_then(|e| text(key, &e.value, diags)).map(str::to_owned)
+        let entry = f.require(key, diags)?;
+        let word = text(key, &entry.value, diags)?.to_owned();
+        if word.trim().is_empty() {
+            let message = format!("`{key}` is empty");
+            diags.push(Diagnostic::error(codes::BAD_ATTRIBUTE, entry.value.span, message).help("write a word"));
+        }
+        Some(word)
     };
     let name = word(&mut f, "device", diags);
     word(&mut f, "doc", diags);
@@ -126,11 +132,15 @@ fn quantity(key: &'static str, unit: &str, scale: f64, node: &Node, diags: &mut 
         }
     };
     let scaled = (number * scale).round();
-    if !(1.0..9e18).contains(&scaled) {
-        let message = format!("{number} {unit} is no possible value of `{key}`");
-        diags.push(
-            Diagnostic::error(codes::BAD_ATTRIBUTE, value.value.span, message).help("give a positive, finite number"),
-        );
+    let counted = unit == "1" && number.fract() != 0.0;
+    if !(1.0..9e18).contains(&scaled) || counted {
+        let message = format!("{number:e} is no possible value of `{key}`");
+        let help = if unit == "1" {
+            "give a whole number, at least 1".to_owned()
+        } else {
+            format!("give a number of {unit} from {:e} to {:e}", 1.0 / scale, 9e18 / scale)
+        };
+        diags.push(Diagnostic::error(codes::BAD_ATTRIBUTE, value.value.span, message).help(help));
         return None;
     }
     Some(scaled as u64)

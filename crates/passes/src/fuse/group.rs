@@ -142,9 +142,18 @@ impl<'a> Groups<'a> {
     /// What was decided, by consumer and producer in textual order.
     pub fn decisions(&self) -> Vec<Decision> {
         let place: BTreeMap<OpId, usize> = self.order.iter().enumerate().map(|(i, id)| (*id, i)).collect();
-        // Two parts of a kernel without an edge between them may have been refused before others brought them together.
+        // What was refused may have been brought together by other edges: an edge is taken then, and two parts without an
+        // edge between them were not decided about.
         let together = |d: &Decision| self.of.get(&d.producer) == self.of.get(&d.consumer);
-        let mut out: Vec<Decision> = self.decisions.values().filter(|d| d.accepted || !together(d)).cloned().collect();
+        let last = |d: &Decision| {
+            if d.accepted || !together(d) {
+                return Some(d.clone());
+            }
+            let edge = self.c.deps[d.consumer.index()].contains(&d.producer);
+            let reason = self.reason(self.family(d.producer), d.producer, d.consumer, Reason::SameRows);
+            edge.then(|| Decision { accepted: true, reason, detail: String::new(), ..d.clone() })
+        };
+        let mut out: Vec<Decision> = self.decisions.values().filter_map(last).collect();
         out.sort_by_key(|d| (place.get(&d.consumer).copied(), place.get(&d.producer).copied()));
         out
     }

@@ -84,7 +84,7 @@ pub fn plan(program: Program, options: &Options) -> Result<Plan, PassError> {
         weight: d.weight,
         of: d.of.clone(),
         bytes: d.bytes,
-        reason: format!("saves {} ns a run", d.saving_ps / 1000),
+        reason: format!("saves {:.1} ns a run", d.saving_ps as f64 / 1000.0),
     });
     let plan = Plan {
         module,

@@ -24,14 +24,14 @@ pub(super) fn time(c: &Context, ops: &BTreeSet<OpId>, form: &Form) -> [u64; 2] {
 
 fn at(c: &Context, ops: &BTreeSet<OpId>, form: &Form, env: &Env) -> u64 {
     let value = |d: &Dim| d.eval(env).and_then(|v| u128::try_from(v).ok()).unwrap_or(0);
-    let mut bytes: u128 = form.reads.items.values().map(value).sum();
+    let mut bytes: u128 = form.reads.items.values().map(value).fold(0, u128::saturating_add);
     let mut work: u128 = 0;
     let mut wide = false;
     let mut narrow = true;
     for id in ops {
         if c.escapes(*id, ops) {
             let results = c.func.op(*id).results.iter().filter_map(|v| c.func.tensor(*v)).filter_map(tensor_bytes);
-            bytes += results.map(|d| value(&d)).sum::<u128>();
+            bytes = bytes.saturating_add(results.map(|d| value(&d)).fold(0, u128::saturating_add));
         }
         bytes += state_writes(c.func, *id).map_or(0, |d| value(&d));
         work += flops(c.func, *id).map_or(0, |d| value(&d));
@@ -53,8 +53,8 @@ fn at(c: &Context, ops: &BTreeSet<OpId>, form: &Form, env: &Env) -> u64 {
     let all = device.multiprocessors.max(1);
     let share = blocks(form, env).map_or(all, |n| n.clamp(1, all));
     let scaled = |n: u128, rate: u64, share: u64| {
-        let ps = n * 1_000_000_000_000 * u128::from(all);
-        u64::try_from(ps / (u128::from(rate.max(1)) * u128::from(share))).unwrap_or(u64::MAX)
+        let ps = n.saturating_mul(1_000_000_000_000).saturating_mul(u128::from(all));
+        u64::try_from(ps / u128::from(rate.max(1)).saturating_mul(u128::from(share))).unwrap_or(u64::MAX)
     };
     // Only long rows are split; what follows is left to the last block of a row.
     let mut ps = 0;

@@ -162,7 +162,7 @@ impl States {
         if open >= self.most_requests {
             return Err(RunError::Full(format!("{open} requests are open, which is the most there is room for")));
         }
-        let room = self.most_pages * PAGE;
+        let room = self.most_pages.saturating_mul(PAGE);
         if positions > room {
             return Err(RunError::Full(format!("a request of {positions} positions does not fit the pool of {room}")));
         }
@@ -207,7 +207,7 @@ impl States {
     pub fn reach(&mut self, id: usize, end: usize) -> Result<(), RunError> {
         let pages = end.div_ceil(PAGE);
         if pages > self.most_pages {
-            let room = self.most_pages * PAGE;
+            let room = self.most_pages.saturating_mul(PAGE);
             return Err(RunError::Full(format!("position {} does not fit the pool of {room} positions", end - 1)));
         }
         if let Some(request) = self.requests.get_mut(id).and_then(Option::as_mut)
@@ -239,7 +239,7 @@ impl States {
                 pages as u32 - 1
             }
             None => {
-                let room = self.most_pages * PAGE;
+                let room = self.most_pages.saturating_mul(PAGE);
                 return Err(RunError::Full(format!("all {room} positions of the pool are taken")));
             }
         };
