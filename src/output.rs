@@ -47,7 +47,7 @@ pub fn line(text: &str) {
     written(writeln!(out, "{text}").and_then(|()| out.flush()));
 }
 
-/// Prints one JSON object on stdout, as [`line`].
+/// Prints one JSON object on stdout, as [`line()`].
 pub fn json(value: &serde_json::Value) {
     line(&format!("{value:#}"));
 }
