@@ -141,7 +141,7 @@ ops! {
     Weight "weight" (variadic("index")) {attr("weight", Int)} -> ["out"] Pure Exact false false
         "A weight of the module; inside loops with the indices of the loops it belongs to.";
     StateOpen "state_open" (optional("index")) {attr("state", Int)} -> ["state"] AdvancesState Exact false false
-        "The version of a state element at entry. Each element is opened at most once in a function.";
+        "The version of a state element at entry. An element that is open is not opened again.";
     StateClose "state_close" (operand("state")) {} -> [] AdvancesState Exact false false
         "Ends a state element: its last version stays with the request.";
     Loop "loop" (variadic("init")) {attr("extent", Dim), attr("serial", Bool), attr("keep", Keeps)} -> ["out"] Pure Exact false false
