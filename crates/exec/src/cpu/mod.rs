@@ -330,3 +330,55 @@ fn exported_rows(paged: &Paged, pages: &[u32], len: usize, row: usize) -> [Vec<f
         Paged::F64(p) => [pick(&p.k, pages, len, row, |x| x), pick(&p.v, pages, len, row, |x| x)],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use spinec_ir::ir::{WeightId, text};
+    use spinec_ir::spec::device::Device;
+    use spinec_passes::{fuse, pass};
+
+    struct None;
+
+    impl WeightStore for None {
+        fn weight(&self, _: WeightId, _: &[i64]) -> Result<Tensor, String> {
+            Err("there is no weight".into())
+        }
+    }
+
+    const MODULE: &str = "spinec-ir 1
+module \"m\" numerics=f32
+
+func \"f\"
+  input \"x\" = %0 : f32[4, 32768]
+  %1 = exp(%0) : f32[4, 32768]
+  %2 = add(%1, %0) : f32[4, 32768]
+  return \"y\" = %2
+";
+
+    /// Instructions of the function, planned with a kernel an op or fused.
+    fn instructions(fused: bool) -> usize {
+        let record = include_str!("../../../../devices/h200.yaml");
+        let device = Device::from_yaml("h200.yaml", record).unwrap_or_else(|_| panic!("the record is sound"));
+        let options = pass::Options::new(device);
+        let module = text::parse(MODULE).unwrap_or_else(|e| panic!("{:?}", e.first()));
+        let program = pass::run(module, &options, &mut |_, _| ()).unwrap_or_else(|e| panic!("{e}"));
+        let how = fuse::Options { fuse: fused, ..fuse::Options::of(&options) };
+        let plan = fuse::plan(program, &how).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(plan.phases[0].kernels.len(), if fused { 1 } else { 2 });
+        let tables = Tables { weights: Vec::new(), states: Vec::new() };
+        let mut runtime =
+            CpuRuntime::new(&tables, Box::new(None), 1, Capacity::of(1, 1)).unwrap_or_else(|e| panic!("{e}"));
+        let id = runtime.add_plan(plan).unwrap_or_else(|e| panic!("{e}"));
+        let x = Tensor::new(spinec_ir::ty::DType::F32, vec![4, 32768], Data::F32(vec![0.5; 131_072]))
+            .expect("as many elements as it says");
+        runtime.prepare(id, 0, &[&x], 0).unwrap_or_else(|e| panic!("{e}"));
+        runtime.programs[id.0].tapes[0][0].instrs.len()
+    }
+
+    #[test]
+    fn only_what_a_launch_holds_becomes_one_instruction() {
+        assert_eq!(instructions(true), 1);
+        assert_eq!(instructions(false), 2);
+    }
+}
