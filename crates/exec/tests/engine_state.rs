@@ -81,7 +81,7 @@ fn verify_blocks_of_eval_leave_the_state_of_a_plain_run() {
 #[test]
 fn golden_states_do_not_depend_on_how_the_prompt_was_fed() {
     on_each(|| {
-        for s in ["s0", "s1"] {
+        for s in ["s0", "s1", "s3", "s4"] {
             let pair = [
                 ("target", format!("tests/data/golden/{s}/target")),
                 ("drafter", format!("tests/data/golden/{s}/drafter")),
@@ -111,7 +111,7 @@ fn golden_states_do_not_depend_on_how_the_prompt_was_fed() {
                 let mut at = 40;
                 for (b, c) in commits.into_iter().enumerate() {
                     let r = rel(&part(&out["block_logits"], b, 0, c), &rows(&gold["logits"], at, at + c));
-                    assert!(r < 2e-3, "{s}: block {b} is {r:e} off");
+                    assert!(r < golden_noise(), "{s}: block {b} is {r:e} off");
                     at += c;
                 }
             }

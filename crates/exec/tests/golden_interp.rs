@@ -8,9 +8,9 @@ use spinec_ir::ty::Numerics;
 use std::collections::BTreeMap;
 use support::*;
 
-/// The target data were computed in f32 by a chunked form of the delta rule. Each layer alone agrees with exact arithmetic
-/// to 7e-6, and the layers of these random networks amplify that to at most 3.8e-4.
-const NOISE: f64 = 5e-4;
+/// The target data were computed in f32, and random networks amplify roundings: exact values are off by at most 1e-4 in three
+/// sets, by 3.3e-4 in s3.
+const NOISE: f64 = 4e-4;
 
 const SETS: [&str; 4] = ["s0", "s1", "s3", "s4"];
 

@@ -514,8 +514,16 @@ fn einsum() {
 }
 
 fn ropes() {
-    let at = |width| attrs([("base", Attr::Float(16.0)), ("width", Attr::Int(width))]);
+    let of = |base, width, held: &str| {
+        attrs([("base", Attr::Float(base)), ("width", Attr::Int(width)), ("frequencies", Attr::Str(held.into()))])
+    };
+    let at = |width| of(16.0, width, "f64");
     let x = f64s(&[1, 1, 4], &[1., 2., 3., 4.]);
+    // 10^(-1/2) is 0.31622..., of the bf16 numbers 0.31640625 is nearest.
+    let out = eval(Opcode::Rope, &[x.clone(), i32s(&[1], &[7])], of(10.0, 0, "bf16"));
+    let (c, s) = ((7.0 * 0.316_406_25_f64).cos(), (7.0 * 0.316_406_25_f64).sin());
+    let (c0, s0) = (7f64.cos(), 7f64.sin());
+    close(&out[0], &f64s(&[1, 1, 4], &[c0 - 3. * s0, 2. * c - 4. * s, 3. * c0 + s0, 4. * c + 2. * s]));
     // Frequencies 1 and 16^(-1/2) = 1/4.
     let turned = |p: f64| {
         let (c0, s0, c1, s1) = (p.cos(), p.sin(), (p / 4.0).cos(), (p / 4.0).sin());

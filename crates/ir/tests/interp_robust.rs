@@ -50,6 +50,9 @@ fn attributes(numbers: &mut Numbers, def: &OpDef, common: &[usize]) -> Attrs {
             AttrKind::Int => Attr::Int(small(7, -3)),
             AttrKind::Float => Attr::Float([0.0, 1.0, 1e-6, -2.5, 1e4][small(5, 0) as usize]),
             AttrKind::Bool => Attr::Bool(small(2, 0) == 0),
+            AttrKind::Str if a.name == "frequencies" => {
+                Attr::Str(["bf16", "f64", "i32", ""][small(4, 0) as usize].into())
+            }
             AttrKind::Str => {
                 let specs =
                     ["a b c, a b d -> c d", "a b -> b", "a, a ->", "a b, b -> a", "a b c d, a d -> c", "a, b -> b a"];

@@ -121,6 +121,10 @@ impl Call<'_> {
         self.op.bool(name).ok_or_else(|| missing(name))
     }
 
+    pub fn text(&self, name: &str) -> Result<&str, String> {
+        self.op.str(name).ok_or_else(|| missing(name))
+    }
+
     pub fn dtype(&self, name: &str) -> Result<DType, String> {
         self.op.dtype(name).ok_or_else(|| missing(name))
     }

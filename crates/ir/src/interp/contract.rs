@@ -43,7 +43,7 @@ pub(super) fn einsum(call: &Call) -> Result<Tensor, String> {
 }
 
 fn einsum_in<R: Real>(call: &Call) -> Result<Tensor, String> {
-    let spec = call.op.str("spec").ok_or("attribute `spec` is missing")?;
+    let spec = call.text("spec")?;
     let parts = call.tensors()?;
     let (left, right) = spec.split_once("->").ok_or_else(|| format!("`{spec}` has no arrow"))?;
     let names: Vec<Vec<&str>> = left.split(',').map(|s| s.split_whitespace().collect()).collect();

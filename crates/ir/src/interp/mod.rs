@@ -35,6 +35,7 @@ mod state;
 
 pub use bind::bind_symbols;
 pub use error::InterpError;
+pub use norm::rope_frequencies;
 pub use number::{cast, round_to};
 pub use observe::{NoObserver, Observer};
 pub use random::{coin, philox4x32_10};

@@ -2,9 +2,10 @@
 
 use super::call::Call;
 use super::index::count;
-use super::number::{Real, from_reals, ints, reals};
+use super::number::{Real, from_reals, ints, reals, round_to};
 use crate::ops::Opcode;
 use crate::tensor::Tensor;
+use crate::ty::DType;
 
 /// RmsNorm and L2Norm: x / sqrt(s + eps) times the weight, s the mean or the sum of squares.
 pub(super) fn norm(call: &Call) -> Result<Tensor, String> {
@@ -34,6 +35,13 @@ fn norm_in<R: Real>(call: &Call) -> Result<Tensor, String> {
     from_reals(x.dtype, x.shape.clone(), values)
 }
 
+/// The turns per position of the pairs of a rotary embedding of `width` entries, `base^(-2i/width)` for `i` in
+/// `0..width / 2`, each rounded once to `held`.
+#[must_use]
+pub fn rope_frequencies(base: f64, width: usize, held: DType) -> Vec<f64> {
+    (0..width / 2).map(|i| round_to(held, libm::pow(base, -2.0 * i as f64 / width as f64))).collect()
+}
+
 /// Angles, sines and cosines are formed in f64 and rounded to the compute dtype: at position 100,000 an f32 angle would be
 /// off by thousandths.
 pub(super) fn rope(call: &Call) -> Result<Tensor, String> {
@@ -53,11 +61,14 @@ fn rope_in<R: Real>(call: &Call) -> Result<Tensor, String> {
         Ok(w) if w <= *head_width => w,
         _ => return Err(format!("the rotary width does not fit heads of width {head_width}")),
     };
-    let (base, half) = (call.float("base")?, width / 2);
+    let half = width / 2;
+    let held = call.text("frequencies")?;
+    let held = DType::from_name(held).ok_or_else(|| format!("frequencies cannot be held in '{held}'"))?;
+    let frequencies = rope_frequencies(call.float("base")?, width, held);
     let mut values = reals::<R>(x);
     for (row, position) in positions.iter().enumerate() {
-        for i in 0..half {
-            let angle = f64::from(*position) * libm::pow(base, -2.0 * i as f64 / width as f64);
+        for (i, frequency) in frequencies.iter().enumerate() {
+            let angle = f64::from(*position) * frequency;
             let (cos, sin) = (R::from_f64(libm::cos(angle)), R::from_f64(libm::sin(angle)));
             for h in 0..*heads {
                 let first = (row * heads + h) * head_width + i;

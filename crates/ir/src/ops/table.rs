@@ -227,8 +227,8 @@ ops! {
         "x / sqrt(mean(x^2) + eps) over the last axis, times weight; statistics in the compute dtype, rounded once.";
     L2Norm "l2_norm" (operand("x")) {attr("eps", Float)} -> ["out"] Pure Reducing false true
         "x / sqrt(sum(x^2) + eps) over the last axis.";
-    Rope "rope" (operand("x"), operand("positions")) {attr("base", Float), attr_or("width", Int, "0")} -> ["out"] Pure Elementwise false true
-        "Rotary position embedding, half-split: pairs (i, i + width/2) of the first `width` entries of the last axis (0: all) turn by position * base^(-2i/width). x [..., heads, head width], positions i32 with x's leading axes.";
+    Rope "rope" (operand("x"), operand("positions")) {attr("base", Float), attr_or("width", Int, "0"), attr_or("frequencies", Str, "f64")} -> ["out"] Pure Elementwise false true
+        "Rotary position embedding, half-split: pairs (i, i + width/2) of the first `width` entries of the last axis (0: all) turn by position * base^(-2i/width). x [..., heads, head width], positions i32 with x's leading axes. `frequencies`: the float dtype that the powers of base are rounded to, under every numerics policy; 'bf16' for weights that were made with frequencies held so.";
 
     Attention "attention" (operand("q"), operand("kv"), operand("at"), optional("rows")) {attr("causal", Bool), attr("window", Int), attr("scale", Float)} -> ["out"] ReadsState Reducing false true
         "Softmax attention of q [N, T, query heads, width] over the pool's positions. Row at position i sees position j iff (causal) 0 <= i - j < window, or (not causal) |i - j| < window and j is at most the last real row of its request. window 0 means none. Query head h reads key/value head h * kv heads / query heads. rows i32[N]: real rows of each request.";

@@ -4,7 +4,6 @@ use super::super::consts::Val;
 use super::super::instr::{Batched, Code, Packed};
 use super::super::view::{View, count};
 use super::{Call, Emitter, Step, compute};
-use spinec_ir::ir::Attr;
 use spinec_ir::ty::DType;
 
 impl Emitter<'_> {
@@ -48,7 +47,7 @@ impl Emitter<'_> {
         let [a, b] = call.operands else { return self.reference(call) };
         let wide = call.wide() || call.dtype("acc")? == DType::F64;
         let (dtype, shape) = call.result(0)?;
-        let Attr::Str(spec) = call.attr("spec")? else { return Err("attribute `spec` is no text".into()) };
+        let spec = call.text("spec")?;
         if a.dtype == DType::F8E4M3 || b.dtype == DType::F8E4M3 {
             return self.reference(call);
         }

@@ -83,6 +83,13 @@ impl Call<'_> {
         }
     }
 
+    pub fn text(&self, name: &str) -> Step<&str> {
+        match self.attr(name)? {
+            Attr::Str(v) => Ok(v),
+            _ => Err(format!("attribute `{name}` is no text")),
+        }
+    }
+
     pub fn dtype(&self, name: &str) -> Step<DType> {
         match self.attr(name)? {
             Attr::DType(v) => Ok(*v),

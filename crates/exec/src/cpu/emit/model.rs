@@ -4,6 +4,7 @@ use super::super::consts::Val;
 use super::super::instr::Code;
 use super::super::view::count;
 use super::{Call, Emitter, Step, compute};
+use spinec_ir::interp::rope_frequencies;
 use spinec_ir::ops::Opcode;
 use spinec_ir::tensor::{Data, Tensor};
 use spinec_ir::ty::DType;
@@ -45,12 +46,15 @@ impl Emitter<'_> {
             w if w <= width => w,
             w => return Err(format!("the rotary width {w} does not fit heads of width {width}")),
         };
-        let (base, half) = (call.float("base")?, rotary / 2);
+        let half = rotary / 2;
+        let held = call.text("frequencies")?;
+        let held = DType::from_name(held).ok_or_else(|| format!("frequencies cannot be held in '{held}'"))?;
+        let frequencies = rope_frequencies(call.float("base")?, rotary, held);
         let x = self.real(call.operand(0)?, wide)?;
         if half == 0 {
             return self.cast(&x, dtype);
         }
-        let (cos, sin) = self.angles(call.operand(1)?, count(lead), base, half, rotary, wide)?;
+        let (cos, sin) = self.angles(call.operand(1)?, count(lead), frequencies, wide)?;
         let ins = vec![self.dense_ref(&x)?, self.read(&cos)?, self.read(&sin)?];
         let out = self.fresh(compute(wide), shape);
         self.push(Code::Rope { wide, heads, width, half }, ins, &[&out])?;
@@ -58,15 +62,15 @@ impl Emitter<'_> {
     }
 
     /// Cosines and sines of `rows` positions; one instruction for all ops that ask for the same.
-    fn angles(&mut self, at: &Val, rows: usize, base: f64, half: usize, rotary: usize, wide: bool) -> Step<(Val, Val)> {
-        let key = format!("{} {base:?} {rotary} {wide}", at.key());
+    fn angles(&mut self, at: &Val, rows: usize, frequencies: Vec<f64>, wide: bool) -> Step<(Val, Val)> {
+        let half = frequencies.len();
+        let key = format!("{} {frequencies:?} {wide}", at.key());
         if let Some((_, cos, sin)) = self.angles.iter().find(|(k, ..)| *k == key) {
             return Ok((cos.clone(), sin.clone()));
         }
         if at.view.len() != rows {
             return Err(format!("{} positions for {rows} rows", at.view.len()));
         }
-        let frequencies = (0..half).map(|i| libm::pow(base, -2.0 * i as f64 / rotary as f64)).collect();
         let at = self.int(at)?;
         let ins = vec![self.dense_ref(&at)?];
         let (cos, sin) = (self.fresh(compute(wide), &[rows, half]), self.fresh(compute(wide), &[rows, half]));

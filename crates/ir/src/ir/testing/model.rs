@@ -20,7 +20,12 @@ impl Builder {
                 let at = self.positions(n, t)?;
                 let rotary = if self.rng.chance(50) { 0 } else { 2 };
                 let range = Range::symmetric(2.0 * self.range(x).magnitude());
-                let attrs = vec![("base", Attr::Float(10000.0)), ("width", Attr::Int(rotary))];
+                let held = if self.rng.chance(50) { "f64" } else { "bf16" };
+                let attrs = vec![
+                    ("base", Attr::Float(10000.0)),
+                    ("width", Attr::Int(rotary)),
+                    ("frequencies", Attr::Str(held.into())),
+                ];
                 self.emit(code, &[x, at], attrs, range)
             }
             Opcode::Coin => {

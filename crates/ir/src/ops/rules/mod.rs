@@ -149,6 +149,13 @@ impl Call<'_> {
         }
     }
 
+    fn attr_str(&self, name: &'static str) -> Result<&str> {
+        match self.attrs.get(name) {
+            Some(Attr::Str(v)) => Ok(v),
+            _ => Err(InferError::attr(name, format!("`{name}` must be a word"))),
+        }
+    }
+
     fn attr_dim(&self, name: &'static str) -> Result<&Dim> {
         match self.attrs.get(name) {
             Some(Attr::Dim(v)) => Ok(v),

@@ -84,6 +84,11 @@ fn rope(call: &Call) -> Result<Vec<Type>> {
         return Err(InferError::attr("width", format!("a rotary width of {width} does not fit heads of width {head}"))
             .help("it must be even and at most the head width"));
     }
+    let held = call.attr_str("frequencies")?;
+    if !DType::from_name(held).is_some_and(|d| d.is_float() && d != DType::F8E4M3) {
+        return Err(InferError::attr("frequencies", format!("frequencies cannot be held in '{held}'"))
+            .help("one of 'f64', 'f32', 'f16', 'bf16'"));
+    }
     Ok(vec![x.with_dtype(x.dtype).into()])
 }
 

@@ -343,7 +343,7 @@ fn unbound_attr(a: &AttrDef) -> Attr {
         AttrKind::Int => Attr::Int(if a.name == "window" { 1 } else { 0 }),
         AttrKind::Float => Attr::Float(1.0),
         AttrKind::Bool => Attr::Bool(true),
-        AttrKind::Str => Attr::Str(String::new()),
+        AttrKind::Str => a.default.map_or_else(|| Attr::Str(String::new()), |text| default_attr(a, text)),
         AttrKind::Dim => Attr::Dim(Dim::from(1)),
         AttrKind::Dims => Attr::Dims(Vec::new()),
         AttrKind::Ints => Attr::Ints(Vec::new()),
