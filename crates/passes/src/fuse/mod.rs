@@ -50,6 +50,7 @@ struct Kernels {
 pub fn plan(program: Program, options: &Options) -> Result<Plan, PassError> {
     let mut module = program.module;
     module.funcs = module.funcs.iter().map(specialise::specialise).collect();
+    module.funcs.iter_mut().for_each(crate::pass::clean::drop_unused);
     module = canonical(&module);
     let [_, largest] = spinec_ir::plan::range(&module);
     let mut found = Vec::new();

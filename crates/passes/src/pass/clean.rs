@@ -1,11 +1,11 @@
-//! Equal pure ops of a block become one; pure ops nobody uses go.
+//! Equal pure ops of a block become one; ops that nobody uses and that change no state go.
 
 use super::rebuild::used;
 use super::{Options, PassError, Program};
 use crate::region::{blocks, is_skeleton};
 use crate::term::Key;
 use spinec_ir::ir::{Func, OpId, ValueId};
-use spinec_ir::ops::Opcode;
+use spinec_ir::ops::{Effect, Opcode};
 use spinec_ir::ty::Type;
 use std::collections::BTreeMap;
 
@@ -61,7 +61,8 @@ fn merge(func: &mut Func) {
     }
 }
 
-fn drop_unused(func: &mut Func) {
+/// Drops ops that nobody uses and that change no state, loops and cases with all they hold among them.
+pub(crate) fn drop_unused(func: &mut Func) {
     loop {
         let used = used(func);
         let mut dropped = false;
@@ -70,10 +71,7 @@ fn drop_unused(func: &mut Func) {
             let kept: Vec<OpId> = ops
                 .iter()
                 .copied()
-                .filter(|op| {
-                    let op = func.op(*op);
-                    is_skeleton(op.code) || op.results.iter().any(|r| used.contains(r))
-                })
+                .filter(|op| func.op(*op).results.iter().any(|r| used.contains(r)) || changes_state(func, *op))
                 .collect();
             dropped |= kept.len() != ops.len();
             func.regions[block.index()].ops = kept;
@@ -82,4 +80,11 @@ fn drop_unused(func: &mut Func) {
             return;
         }
     }
+}
+
+/// Whether an op, or one in its regions, has to run even if nobody uses its results.
+fn changes_state(func: &Func, id: OpId) -> bool {
+    let op = func.op(id);
+    let own = op.code.def().effect == Effect::AdvancesState || op.results.iter().any(|v| func.ty(*v).is_state());
+    own || op.regions.iter().any(|r| func.region(*r).ops.iter().any(|id| changes_state(func, *id)))
 }

@@ -2,7 +2,7 @@
 
 mod budget;
 pub mod check;
-mod clean;
+pub(crate) mod clean;
 mod derive;
 mod group;
 mod rebuild;

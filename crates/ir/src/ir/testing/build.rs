@@ -1,7 +1,7 @@
 //! The function under construction: values in scope with their ranges, and ways to get a value of a wanted type.
 
 use super::{Config, LIMIT, Range, Rng};
-use crate::ir::{Attr, Attrs, Func, Loc, Module, RegionId, Symbol, ValueId, Weight};
+use crate::ir::{Attr, Attrs, Func, Loc, Module, RegionId, Symbol, ValueDef, ValueId, Weight};
 use crate::ops::Opcode;
 use crate::ty::{Bounds, DType, Dim, Numerics, TensorType, Type};
 
@@ -96,18 +96,27 @@ impl Builder {
         }
     }
 
-    /// Ends the function with some outputs; gives the ranges of its inputs.
+    /// Ends the function with some outputs; gives the ranges of its inputs. Half of the outputs are results that nothing else
+    /// uses: what no output depends on is no test of a compiler.
     pub fn end(&mut self) -> Vec<Range> {
+        let unused: Vec<ValueId> = self.scope.iter().copied().filter(|v| self.unused(*v)).collect();
         let mut outputs = Vec::new();
-        for i in 0..1 + self.rng.below(4) {
+        for _ in 0..1 + self.rng.below(4) {
             outputs.extend(self.rng.pick(&self.scope));
-            self.func.outputs.push(format!("out{i}"));
+            outputs.extend(self.rng.pick(&unused));
         }
+        self.func.outputs = (0..outputs.len()).map(|i| format!("out{i}")).collect();
         let body = self.func.body;
         self.func.regions[body.index()].yields = outputs;
         let func = std::mem::replace(&mut self.func, Func::new(""));
         self.module.funcs.push(func);
         std::mem::take(&mut self.inputs)
+    }
+
+    fn unused(&self, v: ValueId) -> bool {
+        let result = matches!(self.func.value(v).def, ValueDef::Result(..));
+        let read = self.func.ops.iter().any(|op| op.operands.contains(&v));
+        result && !read && !self.func.regions.iter().any(|r| r.yields.contains(&v))
     }
 
     pub fn ty(&self, v: ValueId) -> TensorType {
