@@ -10,6 +10,7 @@ mod hygiene;
 mod load;
 mod lower;
 mod parse_graph;
+mod parse_nodes;
 pub mod reference;
 pub mod statics;
 pub mod system;

@@ -13,6 +13,8 @@ mod effects;
 mod emit;
 mod expr;
 mod index;
+mod inline;
+mod inputs;
 mod loops;
 mod names;
 mod order;

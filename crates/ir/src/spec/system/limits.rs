@@ -1,6 +1,6 @@
 //! The limits of a system: truths about its values, each with the reason why it must hold.
 
-use super::bind::binding_span;
+use super::components::binding_span;
 use super::decl::*;
 use super::values::Values;
 use crate::diag::{Diagnostic, Diagnostics, Span, codes};

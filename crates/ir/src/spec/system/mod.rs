@@ -2,6 +2,8 @@
 
 mod bind;
 mod check;
+mod components;
+mod configs;
 mod decl;
 pub mod engine;
 mod functions;
@@ -9,6 +11,8 @@ mod hygiene;
 mod limits;
 mod origins;
 mod parse;
+mod patches;
+mod serving;
 mod tables;
 mod values;
 
@@ -86,7 +90,7 @@ pub struct System {
     paths: BTreeMap<String, Static>,
     shares: BTreeMap<String, Shared>,
     set_values: BTreeMap<String, Static>,
-    patches: Vec<values::Patch>,
+    patches: Vec<patches::Patch>,
     /// Name.
     pub name: String,
     /// Numerics policy of the run.

@@ -1,7 +1,7 @@
 //! Where the numbers in a message came from: dims, lists and parameters of a graph file are bound elsewhere.
 
 use super::System;
-use super::bind::binding_span;
+use super::components::binding_span;
 use crate::diag::{Diagnostic, Diagnostics, SourceMap, Span, codes};
 use crate::spec::lower::CALLED;
 use crate::spec::statics::Static;

@@ -1,0 +1,237 @@
+//! What a component is given: dims, lists, parameters; lowering its weights and states.
+
+use super::System;
+use super::decl::*;
+use super::values::Values;
+use crate::diag::{Diagnostic, Diagnostics, Span, codes, suggest};
+use crate::spec::ast::{GraphFile, ListKind, ParamKind};
+use crate::spec::lower::{FunctionRequest, Lower};
+use crate::spec::statics::Static;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) fn declared_names(f: &GraphFile) -> Vec<String> {
+    let dims = f.dims.iter().map(|d| d.name.name.clone());
+    dims.chain(f.lists.iter().map(|l| l.name.name.clone()))
+        .chain(f.params.iter().map(|p| p.name.name.clone()))
+        .collect()
+}
+
+pub(super) fn component_values(
+    values: &Values,
+    c: &ComponentDecl,
+    f: &GraphFile,
+    diags: &mut Diagnostics,
+) -> BTreeMap<String, Static> {
+    let component = c.name.name.as_str();
+    let mut out = BTreeMap::new();
+    let bound_somewhere = |name: &str| {
+        c.bindings.names().iter().any(|n| n == name)
+            || values.decl.bindings.names().iter().any(|n| n == name)
+            || values.sets.contains_key(name)
+            || values.sets.contains_key(&format!("{component}.{name}"))
+    };
+    let place = |name: &str| place_of(values, component, c, name);
+    let get = |name: &str, span: Span| values.binding(Some(component), name, place(name).unwrap_or(span)).ok();
+    for d in &f.dims {
+        let name = &d.name.name;
+        if !bound_somewhere(name) {
+            diags.push(unbound("dim", name, component, d.name.span, c.name.span));
+            continue;
+        }
+        match get(name, d.name.span) {
+            Some(Static::Int(v)) if v.as_const().is_some_and(|v| v > 0) => {
+                out.insert(name.clone(), Static::Int(v));
+            }
+            Some(other) => diags.push(
+                Diagnostic::error(
+                    codes::BOUNDS,
+                    place(name).unwrap_or(d.name.span),
+                    format!("dim `{name}` is a positive integer, this is {other}"),
+                )
+                .related(d.name.span, "declared here"),
+            ),
+            None => {}
+        }
+    }
+    for p in &f.params {
+        let name = &p.name.name;
+        if !bound_somewhere(name) {
+            if !matches!(p.kind, ParamKind::OneOf(_)) {
+                diags.push(unbound("parameter", name, component, p.name.span, c.name.span));
+            }
+            continue;
+        }
+        let Some(v) = get(name, p.name.span) else { continue };
+        let fitted = match (&p.kind, &v) {
+            (_, Static::None) if p.optional => Some(v.clone()),
+            (ParamKind::Int, Static::Int(_)) | (ParamKind::Bool, Static::Bool(_)) => Some(v.clone()),
+            (ParamKind::Int, Static::Float(f)) if f.fract() == 0.0 => Some(Static::from(*f as i64)),
+            (ParamKind::Float, Static::Int(_) | Static::Float(_)) => v.as_f64().map(Static::Float),
+            (ParamKind::OneOf(words), Static::Str(w)) if words.contains(w) => Some(v.clone()),
+            _ => None,
+        };
+        match fitted {
+            Some(v) => {
+                out.insert(name.clone(), v);
+            }
+            None => {
+                let want = match &p.kind {
+                    ParamKind::Int => "an integer".to_string(),
+                    ParamKind::Float => "a number".to_string(),
+                    ParamKind::Bool => "true or false".to_string(),
+                    ParamKind::OneOf(words) => format!("one of {}", words.join(", ")),
+                };
+                diags.push(
+                    Diagnostic::error(
+                        codes::CONFIG_KEY,
+                        place(name).unwrap_or(p.name.span),
+                        format!("parameter `{name}` is {want}, this is {v}"),
+                    )
+                    .related(p.name.span, "declared here"),
+                );
+            }
+        }
+    }
+    for l in &f.lists {
+        let name = &l.name.name;
+        if !bound_somewhere(name) {
+            diags.push(unbound("list", name, component, l.name.span, c.name.span));
+            continue;
+        }
+        let Some(v) = get(name, l.name.span) else { continue };
+        let at = place(name).unwrap_or(l.name.span);
+        let Static::List(items) = &v else {
+            diags.push(
+                Diagnostic::error(codes::CONFIG_KEY, at, format!("`{name}` is a list, this is {v}"))
+                    .related(l.name.span, "declared here"),
+            );
+            continue;
+        };
+        let mut fits = true;
+        for item in items {
+            let ok = match (&l.kind, item) {
+                (ListKind::Int, Static::Int(_)) => true,
+                (ListKind::OneOf(words), Static::Str(w)) => words.contains(w),
+                _ => false,
+            };
+            if !ok {
+                let want = match &l.kind {
+                    ListKind::Int => "an integer".to_string(),
+                    ListKind::OneOf(words) => format!("one of {}", words.join(", ")),
+                };
+                diags.push(
+                    Diagnostic::error(codes::CONFIG_KEY, at, format!("an entry of `{name}` is {want}, this is {item}"))
+                        .related(l.name.span, "declared here"),
+                );
+                fits = false;
+                break;
+            }
+        }
+        if let Some(length) = &l.length
+            && let Some(n) = values.eval(length, Some(component), &BTreeMap::new()).and_then(|n| n.as_i64())
+            && n != items.len() as i64
+        {
+            diags.push(
+                Diagnostic::error(
+                    codes::BOUNDS,
+                    at,
+                    format!("`{name}` has {} entries, it needs {length} = {n}", items.len()),
+                )
+                .related(l.name.span, "declared here"),
+            );
+            fits = false;
+        }
+        if fits {
+            out.insert(name.clone(), v);
+        }
+    }
+    let declared = declared_names(f);
+    for (n, _) in c.bindings.dims.iter().chain(&c.bindings.params) {
+        check_declared(n, &declared, f, diags);
+    }
+    for (n, _) in &c.bindings.lists {
+        check_declared(n, &declared, f, diags);
+    }
+    out
+}
+
+/// Where a component's value comes from: the command line, the component, or the system.
+fn place_of(values: &Values, component: &str, c: &ComponentDecl, name: &str) -> Option<Span> {
+    let set = values
+        .sets
+        .get(&format!("{component}.{name}"))
+        .or_else(|| values.sets.get(name).filter(|_| binding_span(&c.bindings, name).is_none()));
+    set.map(|(_, s)| *s)
+        .or_else(|| binding_span(&c.bindings, name))
+        .or_else(|| binding_span(&values.decl.bindings, name))
+}
+
+fn check_declared(n: &crate::spec::expr::Ident, declared: &[String], f: &GraphFile, diags: &mut Diagnostics) {
+    if !declared.contains(&n.name) {
+        let mut d =
+            Diagnostic::error(codes::UNKNOWN_NAME, n.span, format!("graph `{}` declares no `{}`", f.name.name, n.name));
+        if let Some(near) = suggest(&n.name, declared.iter().map(String::as_str)) {
+            d = d.help(format!("did you mean `{near}`?"));
+        }
+        diags.push(d);
+    }
+}
+
+fn unbound(what: &str, name: &str, component: &str, declared: Span, at: Span) -> Diagnostic {
+    Diagnostic::error(codes::UNBOUND_DIM, at, format!("component `{component}` gives no value to {what} `{name}`"))
+        .related(declared, "declared here")
+        .help(format!("bind it in the system file, or with --set {component}.{name}=VALUE"))
+}
+
+pub(super) fn binding_span(b: &Bindings, name: &str) -> Option<Span> {
+    let simple = b.dims.iter().chain(&b.params).find(|(n, _)| n.name == name).map(|(_, e)| e.span);
+    simple.or_else(|| {
+        b.lists.iter().find(|(n, _)| n.name == name).map(|(n, l)| match l {
+            ListBinding::Whole(e) => e.span,
+            ListBinding::Each { .. } => n.span,
+        })
+    })
+}
+
+/// Lowers every graph of every component once, to find all weights and states and every error. Also the names of weights
+/// that are shared and that no graph declares.
+pub(super) fn lower_components(
+    system: &System,
+) -> (Vec<crate::ir::Weight>, Vec<crate::ir::StateDecl>, BTreeSet<String>, Diagnostics) {
+    let mut lower = Lower::new(&system.files, system, &system.name, system.numerics);
+    lower.exhaustive = true;
+    let none = BTreeMap::new();
+    for c in &system.decl.components {
+        let Some(file) = system.component_files.get(&c.name.name).copied() else { continue };
+        let values = system.values.get(&c.name.name).unwrap_or(&none);
+        let f = &system.files.list[file];
+        for g in f.main.iter().chain(&f.graphs) {
+            // A graph that takes states is lowered through its callers.
+            if !g.state_inputs.is_empty() {
+                continue;
+            }
+            let prefix = if f.main.as_ref().is_some_and(|m| std::ptr::eq(m, g)) || is_local(f, g) {
+                c.name.name.clone()
+            } else {
+                format!("{}.{}", c.name.name, g.name.name)
+            };
+            lower.function(FunctionRequest {
+                name: format!("{}.{}", c.name.name, g.name.name),
+                graph: g,
+                file: Some((file, c.name.name.clone())),
+                values,
+                outputs: None,
+                available: None,
+                weights: Some(prefix),
+            });
+        }
+    }
+    let undeclared = lower.check_shared();
+    (lower.module.weights, lower.module.states, undeclared, lower.diags)
+}
+
+/// A graph only other graphs of its file call has its weights under their nodes.
+fn is_local(f: &GraphFile, g: &crate::spec::ast::GraphDecl) -> bool {
+    let _ = f;
+    g.weights.is_empty()
+}
