@@ -117,6 +117,25 @@ fn values_can_be_set_from_outside() {
     assert_eq!(output(&phase(&s, "draft"), "candidates"), "i32[N, 3, 3]");
 }
 
+/// A word of a parameter may stand bare; a binding of that name comes first.
+#[test]
+fn words_stand_bare_unless_they_are_bound() {
+    let held = |sets: &[(&str, &str)]| -> Option<String> {
+        let sets = sets.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let (_, found, system) =
+            check("graphs/hybrid-dspine.yaml", &Repository, &Overrides { sets, ..Overrides::default() });
+        let f = phase(&system.filter(|_| found.is_empty())?, "decode");
+        f.ops.iter().find(|o| o.code.name() == "rope").and_then(|o| o.str("frequencies")).map(str::to_string)
+    };
+    assert_eq!(held(&[]).as_deref(), Some("bf16"));
+    for (name, word) in [("target.rope_frequencies", "f32"), ("target.rope_frequencies", "'f32'")] {
+        assert_eq!(held(&[(name, word)]).as_deref(), Some("f32"), "{name}={word}");
+    }
+    for other in ["f16", "'f16'", "B", "1"] {
+        assert_eq!(held(&[("target.rope_frequencies", other)]), None, "{other}");
+    }
+}
+
 #[test]
 fn loading_twice_gives_the_same() {
     let show = || {

@@ -5,7 +5,6 @@ use super::values::{Values, path_of};
 use crate::spec::expr::{Expr, ExprKind};
 use crate::spec::statics::Static;
 use serde_json::Value as Json;
-use std::collections::BTreeMap;
 
 /// A config.json key whose value was bound on the command line instead.
 #[derive(Clone, Debug)]
@@ -28,7 +27,7 @@ impl Values<'_> {
                 ListBinding::Each { .. } => None,
             });
             let Some(binding) = simple.or(list) else { continue };
-            let Ok(value) = self.get(e, None, &BTreeMap::new()) else { continue };
+            let Ok(value) = self.binding(self.component(owner).map(|_| owner), local, e.span) else { continue };
             let spellings: Vec<&Expr> = match &binding.kind {
                 ExprKind::Call { callee, args, .. } if matches!(&callee.kind, ExprKind::Name(n) if n == "same") => {
                     args.iter().collect()

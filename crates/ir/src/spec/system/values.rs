@@ -3,6 +3,7 @@
 use super::decl::*;
 use super::patches::from_json;
 use crate::diag::{Diagnostic, Diagnostics, Span, codes, suggest};
+use crate::spec::ast::ParamKind;
 use crate::spec::expr::{BinaryOp, Expr, ExprKind, Ident, IndexKind};
 use crate::spec::lower::Files;
 use crate::spec::statics::{self, Static, StaticError};
@@ -76,7 +77,7 @@ impl<'s> Values<'s> {
         }
     }
 
-    pub(super) fn get(&self, e: &Expr, component: Option<&str>, locals: &BTreeMap<String, Static>) -> Get {
+    fn get(&self, e: &Expr, component: Option<&str>, locals: &BTreeMap<String, Static>) -> Get {
         let sub = |e: &Expr| self.get(e, component, locals);
         match &e.kind {
             ExprKind::Int(v) => Ok(Static::from(*v)),
@@ -278,15 +279,19 @@ impl<'s> Values<'s> {
 
     fn compute(&self, key: &str, owner: Option<&str>, name: &str, span: Span) -> Get {
         let none = BTreeMap::new();
+        let value = |e: &Expr| match &e.kind {
+            ExprKind::Name(word) if self.is_word(owner, name, word) => Ok(Static::Str(word.clone())),
+            _ => self.get(e, owner, &none),
+        };
         if let Some((e, _)) = self.sets.get(key) {
-            return self.get(e, owner, &none);
+            return value(e);
         }
         let b = match owner.and_then(|c| self.component(c)) {
             Some(c) => &c.bindings,
             None => &self.decl.bindings,
         };
         if let Some((_, e)) = b.dims.iter().chain(&b.params).find(|(n, _)| n.name == name) {
-            return self.get(e, owner, &none);
+            return value(e);
         }
         match b.lists.iter().find(|(n, _)| n.name == name) {
             Some((_, ListBinding::Whole(e))) => self.get(e, owner, &none),
@@ -319,6 +324,18 @@ impl<'s> Values<'s> {
                 Err(self.report(d))
             }
         }
+    }
+
+    /// Whether a name that nothing else has is one of the words that parameter `name` of a component may be.
+    fn is_word(&self, owner: Option<&str>, name: &str, word: &str) -> bool {
+        let of = |b: &Bindings| defines(b, word);
+        let taken = of(&self.decl.bindings) || owner.and_then(|c| self.component(c)).is_some_and(|c| of(&c.bindings));
+        let listed = |file: &usize| {
+            let mut params = self.files.list[*file].params.iter().filter(|p| p.name.name == name);
+            params.any(|p| matches!(&p.kind, ParamKind::OneOf(words) if words.iter().any(|w| w == word)))
+        };
+        let asked = |c: &str| owner.is_none_or(|o| o == c);
+        !taken && self.component_files.iter().any(|(c, file)| asked(c) && listed(file))
     }
 
     pub(super) fn component(&self, name: &str) -> Option<&'s ComponentDecl> {
