@@ -1,0 +1,189 @@
+//! Terms for people: names where there are any, structure where a step changes it.
+
+use super::store::{Store, TermId};
+use super::{History, Place};
+use crate::term::Head;
+use spinec_ir::ir::{Attr, Attrs, Module};
+use spinec_ir::ops::Opcode;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+/// Names of terms at a place.
+pub struct Names<'a> {
+    store: &'a Store,
+    place: &'a Place,
+    module: &'a Module,
+    /// Node paths of written values.
+    named: BTreeMap<TermId, String>,
+}
+
+/// Shows the terms of a chain: large terms that several sides share are written once.
+pub struct Shown<'a> {
+    names: &'a Names<'a>,
+    /// Terms that were given a number, in order, with their text.
+    numbered: Vec<(TermId, String)>,
+}
+
+/// Unnamed terms with more nodes than this that a step leaves alone get a number.
+const SMALL: usize = 3;
+
+impl History {
+    /// The names at one of the history's places, in a module whose weights are those the region was written with.
+    pub fn names<'a>(&'a self, place: &'a Place, module: &'a Module) -> Names<'a> {
+        let mut named = BTreeMap::new();
+        for (op, results) in place.ops.iter().zip(&self.written) {
+            for (names, term) in op.names.iter().zip(results) {
+                if let Some(n) = names.first() {
+                    named.entry(*term).or_insert_with(|| n.to_string());
+                }
+            }
+        }
+        Names { store: &self.store, place, module, named }
+    }
+}
+
+impl<'a> Names<'a> {
+    /// The node path of a written value.
+    pub fn name(&self, t: TermId) -> Option<&str> {
+        self.named.get(&t).map(String::as_str)
+    }
+
+    /// The type of a term.
+    pub fn ty(&self, t: TermId) -> String {
+        self.store.node(t).types.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    /// For a new chain.
+    pub fn shown(&'a self) -> Shown<'a> {
+        Shown { names: self, numbered: Vec::new() }
+    }
+
+    fn size(&self, t: TermId) -> usize {
+        1 + self.store.node(t).children.iter().map(|c| self.size_below(*c)).sum::<usize>()
+    }
+
+    /// Nodes of an operand, named values as one.
+    fn size_below(&self, t: TermId) -> usize {
+        if self.name(t).is_some() || self.atom(t).is_some() { 1 } else { self.size(t) }
+    }
+
+    /// What is written without operands.
+    fn atom(&self, t: TermId) -> Option<String> {
+        let node = self.store.node(t);
+        match node.head {
+            Head::Leaf(l) => Some(self.place.leaves.get(l as usize).cloned().unwrap_or_else(|| format!("%{l}"))),
+            Head::Op(Opcode::Weight) => {
+                let Some(Attr::Int(w)) = node.key.attrs().get("weight") else { return None };
+                let name = usize::try_from(*w).ok().and_then(|w| self.module.weights.get(w)).map(|w| w.name.clone());
+                let mut out = name.unwrap_or_else(|| format!("w{w}"));
+                // An index that is an expression stands behind the name.
+                for c in node.children.iter().filter(|c| !matches!(self.store.node(**c).head, Head::Leaf(_))) {
+                    let _ = write!(out, "[{}]", self.atom(*c).unwrap_or_default());
+                }
+                Some(out)
+            }
+            Head::Op(Opcode::Const) => match node.key.attrs().get("value") {
+                Some(Attr::Float(v)) => Some(v.to_string()),
+                Some(a) => Some(attr(a)),
+                None => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+impl Shown<'_> {
+    /// Both sides of a step: what both have is written by name or number, what differs is written out.
+    pub fn step(&mut self, before: TermId, after: TermId) -> (String, String) {
+        let store = self.names.store;
+        let (left, right) = (store.below(before), store.below(after));
+        let both: BTreeSet<TermId> = left.intersection(&right).copied().collect();
+        (self.text(before, &both, true), self.text(after, &both, true))
+    }
+
+    /// A term whose operands are written by name or number.
+    pub fn term(&mut self, t: TermId) -> String {
+        self.text(t, &self.names.store.below(t), true)
+    }
+
+    /// A term by its name, else written out.
+    pub fn named(&mut self, t: TermId) -> String {
+        match self.names.name(t) {
+            Some(name) => name.to_owned(),
+            None => self.term(t),
+        }
+    }
+
+    /// What the numbers stand for.
+    pub fn numbers(&self) -> impl Iterator<Item = (String, &str)> {
+        self.numbered.iter().enumerate().map(|(i, (_, text))| (format!("#{}", i + 1), text.as_str()))
+    }
+
+    /// `whole` is true for the side itself.
+    fn text(&mut self, t: TermId, both: &BTreeSet<TermId>, whole: bool) -> String {
+        if let Some(atom) = self.names.atom(t) {
+            return atom;
+        }
+        let shared = both.contains(&t) && !whole;
+        if let Some(name) = self.names.name(t).filter(|_| shared) {
+            return name.to_owned();
+        }
+        if shared && self.names.size(t) > SMALL {
+            return self.number(t);
+        }
+        let node = self.names.store.node(t).clone();
+        let operands: Vec<String> = node.children.iter().map(|c| self.text(*c, both, false)).collect();
+        expression(node.head, node.key.attrs(), operands)
+    }
+
+    fn number(&mut self, t: TermId) -> String {
+        if let Some(i) = self.numbered.iter().position(|(known, _)| *known == t) {
+            return format!("#{}", i + 1);
+        }
+        let text = self.term(t);
+        self.numbered.push((t, text));
+        format!("#{}", self.numbered.len())
+    }
+}
+
+fn expression(head: Head, attrs: &Attrs, operands: Vec<String>) -> String {
+    let infix = |sign: &str| format!("({} {sign} {})", operands[0], operands[1]);
+    let call = |name: &str, more: Vec<String>| {
+        let all: Vec<String> = operands.iter().cloned().chain(more).collect();
+        format!("{name}({})", all.join(", "))
+    };
+    match head {
+        Head::Leaf(l) => format!("%{l}"),
+        Head::Proj(i) => format!("{}.{i}", operands.join(", ")),
+        Head::Pack | Head::Packed => call("packed", vec![]),
+        Head::Guard(code) => {
+            let slow = format!("{}({})", code.name(), operands[2..].join(", "));
+            format!("guarded({}, {}) else {slow}", operands[0], operands[1])
+        }
+        Head::Op(Opcode::Add) => infix("+"),
+        Head::Op(Opcode::Sub) => infix("-"),
+        Head::Op(Opcode::Mul) => infix("*"),
+        Head::Op(Opcode::Div) => infix("/"),
+        Head::Op(code) => {
+            // What products are summed in is the policy's and in every one of them.
+            let shown = attrs.iter().filter(|(name, _)| **name != "acc");
+            let bare = |name: &str| matches!(name, "spec" | "dtype" | "dims" | "axes");
+            call(code.name(), shown.map(|(n, a)| if bare(n) { attr(a) } else { format!("{n}={}", attr(a)) }).collect())
+        }
+    }
+}
+
+fn attr(a: &Attr) -> String {
+    let list = |all: Vec<String>| format!("[{}]", all.join(", "));
+    match a {
+        Attr::Int(v) => v.to_string(),
+        Attr::Float(v) => v.to_string(),
+        Attr::Bool(v) => v.to_string(),
+        Attr::Str(v) => format!("\"{v}\""),
+        Attr::Dim(v) => v.to_string(),
+        Attr::Dims(v) => list(v.iter().map(ToString::to_string).collect()),
+        Attr::Ints(v) => list(v.iter().map(ToString::to_string).collect()),
+        Attr::DType(v) => v.to_string(),
+        Attr::Keeps(v) => format!("{} kept", v.len()),
+    }
+}
