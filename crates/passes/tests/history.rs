@@ -11,7 +11,7 @@ use spinec_ir::ops::Opcode;
 use spinec_ir::tensor::Tensor;
 use spinec_ir::ty::{DType, TensorType, Type};
 use spinec_passes::dag::append;
-use spinec_passes::history::{Chain, History, Store, TermId, Why};
+use spinec_passes::history::{Chain, Fate, History, Store, TermId, Why};
 use spinec_passes::pass::{self, Options};
 use spinec_passes::rules::{Class, Rule, rules};
 use spinec_passes::saturate::{Limits, saturate};
@@ -318,4 +318,47 @@ fn a_chain_without_one_of_its_steps_is_broken() {
         }
     }
     assert!(tried > 20, "{tried}");
+}
+
+/// What is not computed any more was removed by a rule; what a derived weight holds was made from something that is written.
+#[test]
+fn values_that_are_gone_and_tables_that_are_new_are_accounted_for() {
+    let (mut gone, mut tables) = (0, 0);
+    for law in ["greedy", "mixed"] {
+        let module = support::phases("graphs/qwen3.8-27b-dspine.yaml", law);
+        let mut options = spinec_passes::compile::options_for(&module, &Options::new(support::h200()));
+        options.record = true;
+        let p = pass::run(module, &options, &mut |_, _| {}).expect("it is rewritten");
+        for h in p.regions.iter().filter_map(|r| r.history.as_ref()) {
+            for (written, chain) in h.written.iter().flatten().zip(h.values.iter().flatten()) {
+                let Some(chain) = chain else {
+                    let users: Vec<&Chain> = h.roots.iter().filter(|r| h.store.holds(r.from, *written)).collect();
+                    assert!(!users.is_empty(), "a value that nothing uses is no part of a region");
+                    for root in users {
+                        let Fate::Removed(steps) = root.fate(&h.store, *written) else { panic!("it is still there") };
+                        let last = &root.steps[*steps.last().expect("a step")];
+                        assert!(matches!(last.why, Why::Rule { .. }) && !h.store.holds(last.after, *written));
+                        gone += 1;
+                    }
+                    continue;
+                };
+                assert_eq!(chain.from, *written);
+                assert!(matches!(chain.fate(&h.store, *written), Fate::Kept(forms) if forms.contains(&chain.to)));
+            }
+            for held in &h.held {
+                let root = h.roots.iter().find(|r| h.store.holds(r.to, held.term)).expect("something uses a table");
+                let (from, steps) = root.made(&h.store, held.term);
+                assert!(h.store.holds(root.from, from), "the chain of a table begins with what is written");
+                assert!(steps.windows(2).all(|w| w[0].0 < w[1].0));
+                assert!(
+                    steps
+                        .last()
+                        .is_none_or(|(i, t)| { h.store.holds(root.steps[*i].whole_after(), *t) && *t == held.term })
+                );
+                assert_eq!(steps.is_empty(), from == held.term);
+                tables += usize::from(steps.len() > 2);
+            }
+        }
+    }
+    assert!(gone > 5 && tables > 2, "{gone} gone, {tables} tables");
 }

@@ -30,13 +30,14 @@ pub(crate) fn history(
     for c in &chosen {
         equal.entry(proof.find(*c)).or_insert(*c);
     }
-    // What is computed once, for a derived weight, is there too.
+    // What is computed once, for a derived weight, is there too, and what a guard computes only if it has to.
     let held: Vec<Held> = solution
         .derived
         .keys()
         .filter_map(|n| Some(Held { weight: *weights.get(n)?, column: None, term: chosen[*n] }))
         .collect();
-    for inner in held.iter().flat_map(|h| terms.below(h.term)) {
+    let inside = held.iter().map(|h| h.term).chain(solution.roots.iter().map(|n| chosen[*n]));
+    for inner in inside.flat_map(|t| terms.below(t)) {
         equal.entry(proof.find(inner)).or_insert(inner);
     }
     let mut values = Vec::new();

@@ -168,21 +168,36 @@ impl Chain {
 
     /// What becomes of `term`, which is the first term or in it.
     pub fn fate(&self, store: &Store, term: TermId) -> Fate {
-        let mut forms = BTreeSet::from([term]);
+        let (mut forms, mut touched) = (BTreeSet::from([term]), Vec::new());
         for (i, step) in self.steps.iter().enumerate() {
             let mut next = BTreeSet::new();
             for form in &forms {
-                next.extend(step.around.iter().filter(|(old, _)| old == form).map(|(_, new)| *new));
+                let rewritten = step.around.iter().filter(|(old, _)| old == form).map(|(_, new)| *new);
+                next.extend(rewritten);
                 if store.holds(step.whole_after(), *form) {
                     next.insert(*form);
                 }
             }
             if next.is_empty() {
-                return Fate::Removed(i);
+                touched.push(self.remover(store, i, &forms));
+                return Fate::Removed(touched);
+            }
+            if next != forms && matches!(step.why, Why::Rule { .. }) {
+                touched.push(i);
             }
             forms = next;
         }
         Fate::Kept(forms)
+    }
+
+    /// The step by a rule that removes some terms: step `i`, or the one among those it repeats.
+    fn remover(&self, store: &Store, i: usize, forms: &BTreeSet<TermId>) -> usize {
+        let Why::Again { first, last } = self.steps[i].why else { return i };
+        let removes = |k: &usize| {
+            let (s, any) = (&self.steps[*k], |t: TermId| forms.iter().any(|f| store.holds(t, *f)));
+            matches!(s.why, Why::Rule { .. }) && any(s.before) && !any(s.after)
+        };
+        (first..=last).find(removes).unwrap_or(last)
     }
 }
 
@@ -191,6 +206,6 @@ impl Chain {
 pub enum Fate {
     /// It is there in the end, in these forms.
     Kept(BTreeSet<TermId>),
-    /// The step after which it is nowhere.
-    Removed(usize),
+    /// The steps that rewrote it, the last of which left it nowhere.
+    Removed(Vec<usize>),
 }

@@ -6,7 +6,6 @@ use crate::term::Head;
 use spinec_ir::ir::{Attr, Attrs, Module};
 use spinec_ir::ops::Opcode;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
 /// Names of terms at a place.
 pub struct Names<'a> {
@@ -26,6 +25,9 @@ pub struct Shown<'a> {
 
 /// Unnamed terms with more nodes than this that a step leaves alone get a number.
 const SMALL: usize = 3;
+
+/// Operands with more characters than this get a number.
+const LONG: usize = 100;
 
 impl History {
     /// The names at one of the history's places, in a module whose weights are those the region was written with.
@@ -74,13 +76,16 @@ impl<'a> Names<'a> {
             Head::Leaf(l) => Some(self.place.leaves.get(l as usize).cloned().unwrap_or_else(|| format!("%{l}"))),
             Head::Op(Opcode::Weight) => {
                 let Some(Attr::Int(w)) = node.key.attrs().get("weight") else { return None };
-                let name = usize::try_from(*w).ok().and_then(|w| self.module.weights.get(w)).map(|w| w.name.clone());
-                let mut out = name.unwrap_or_else(|| format!("w{w}"));
-                // An index that is an expression stands behind the name.
-                for c in node.children.iter().filter(|c| !matches!(self.store.node(**c).head, Head::Leaf(_))) {
-                    let _ = write!(out, "[{}]", self.atom(*c).unwrap_or_default());
+                let weight = usize::try_from(*w).ok().and_then(|w| self.module.weights.get(w));
+                let mut name = weight.map_or_else(|| format!("w{w}"), |w| w.name.clone());
+                // What is the same in every iteration has its index in the name.
+                let loops = weight.map_or(&[][..], |w| &w.loops);
+                for ((var, _), c) in loops.iter().zip(&node.children) {
+                    if let Some(at) = self.atom(*c).filter(|_| self.store.node(*c).head == Head::Op(Opcode::Const)) {
+                        name = name.replace(&format!("{{{var}}}"), &at);
+                    }
                 }
-                Some(out)
+                Some(name)
             }
             Head::Op(Opcode::Const) => match node.key.attrs().get("value") {
                 Some(Attr::Float(v)) => Some(v.to_string()),
@@ -93,47 +98,65 @@ impl<'a> Names<'a> {
 }
 
 impl Shown<'_> {
+    /// The type of a term.
+    pub fn ty(&self, t: TermId) -> String {
+        self.names.ty(t)
+    }
+
+    /// The node path of a written value.
+    pub fn name(&self, t: TermId) -> Option<&str> {
+        self.names.name(t)
+    }
+
     /// Both sides of a step: what both have is written by name or number, what differs is written out.
     pub fn step(&mut self, before: TermId, after: TermId) -> (String, String) {
         let store = self.names.store;
         let (left, right) = (store.below(before), store.below(after));
         let both: BTreeSet<TermId> = left.intersection(&right).copied().collect();
-        (self.text(before, &both, true), self.text(after, &both, true))
+        (self.side(before, &both, true), self.side(after, &both, true))
     }
 
-    /// A term whose operands are written by name or number.
-    pub fn term(&mut self, t: TermId) -> String {
-        self.text(t, &self.names.store.below(t), true)
-    }
-
-    /// A term by its name, else written out.
-    pub fn named(&mut self, t: TermId) -> String {
-        match self.names.name(t) {
-            Some(name) => name.to_owned(),
-            None => self.term(t),
+    /// A side of a step; `whole` is true for the side itself.
+    fn side(&mut self, t: TermId, both: &BTreeSet<TermId>, whole: bool) -> String {
+        if both.contains(&t) && !whole {
+            return if self.names.size_below(t) > SMALL { self.number(t) } else { self.operand(t) };
         }
+        if let Some(atom) = self.names.atom(t) {
+            return atom;
+        }
+        let node = self.names.store.node(t).clone();
+        let operands: Vec<String> = node.children.iter().map(|c| self.side(*c, both, false)).collect();
+        expression(node.head, node.key.attrs(), operands)
+    }
+
+    /// A term whose named operands are written by name.
+    pub fn term(&mut self, t: TermId) -> String {
+        if let Some(atom) = self.names.atom(t) {
+            return atom;
+        }
+        let node = self.names.store.node(t).clone();
+        let operands: Vec<String> = node.children.iter().map(|c| self.operand(*c)).collect();
+        expression(node.head, node.key.attrs(), operands)
+    }
+
+    fn operand(&mut self, t: TermId) -> String {
+        if let Some(name) = self.names.name(t) {
+            return name.to_owned();
+        }
+        if self.numbered.iter().any(|(known, _)| *known == t) {
+            return self.number(t);
+        }
+        let text = self.term(t);
+        if text.len() <= LONG {
+            return text;
+        }
+        self.numbered.push((t, text));
+        self.number(t)
     }
 
     /// What the numbers stand for.
     pub fn numbers(&self) -> impl Iterator<Item = (String, &str)> {
         self.numbered.iter().enumerate().map(|(i, (_, text))| (format!("#{}", i + 1), text.as_str()))
-    }
-
-    /// `whole` is true for the side itself.
-    fn text(&mut self, t: TermId, both: &BTreeSet<TermId>, whole: bool) -> String {
-        if let Some(atom) = self.names.atom(t) {
-            return atom;
-        }
-        let shared = both.contains(&t) && !whole;
-        if let Some(name) = self.names.name(t).filter(|_| shared) {
-            return name.to_owned();
-        }
-        if shared && self.names.size(t) > SMALL {
-            return self.number(t);
-        }
-        let node = self.names.store.node(t).clone();
-        let operands: Vec<String> = node.children.iter().map(|c| self.text(*c, both, false)).collect();
-        expression(node.head, node.key.attrs(), operands)
     }
 
     fn number(&mut self, t: TermId) -> String {
@@ -173,13 +196,26 @@ fn expression(head: Head, attrs: &Attrs, operands: Vec<String>) -> String {
     }
 }
 
+/// Axes of a canonical specification as letters.
+fn letters(spec: &str) -> String {
+    let axis = |word: &str| {
+        let (number, rest) =
+            word.strip_prefix('a').map_or((word, ""), |w| w.strip_suffix(',').map_or((w, ""), |w| (w, ",")));
+        match number.parse::<u8>() {
+            Ok(n) if n < 26 => format!("{}{rest}", char::from(b'a' + n)),
+            _ => word.to_owned(),
+        }
+    };
+    spec.split(' ').map(axis).collect::<Vec<_>>().join(" ")
+}
+
 fn attr(a: &Attr) -> String {
     let list = |all: Vec<String>| format!("[{}]", all.join(", "));
     match a {
         Attr::Int(v) => v.to_string(),
         Attr::Float(v) => v.to_string(),
         Attr::Bool(v) => v.to_string(),
-        Attr::Str(v) => format!("\"{v}\""),
+        Attr::Str(v) => format!("\"{}\"", letters(v)),
         Attr::Dim(v) => v.to_string(),
         Attr::Dims(v) => list(v.iter().map(ToString::to_string).collect()),
         Attr::Ints(v) => list(v.iter().map(ToString::to_string).collect()),

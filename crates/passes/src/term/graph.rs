@@ -134,7 +134,7 @@ impl Graph {
     pub fn reshape(&mut self, x: Id, dims: Vec<Dim>) -> Option<Id> {
         let mut below = BTreeSet::from([self.eg.find(x)]);
         let mut stack = vec![x];
-        let mut above: BTreeMap<Id, (Id, Term)> = BTreeMap::new();
+        let mut above: Above<Id> = BTreeMap::new();
         while let Some(x) = stack.pop() {
             for inner in self.defs(x, Opcode::Reshape) {
                 let child = self.eg.find(inner.children[0]);
@@ -169,7 +169,7 @@ impl Graph {
         let start = (self.eg.find(x), axes.to_vec());
         let mut below = BTreeSet::from([start.clone()]);
         let mut stack = vec![start];
-        let mut above: BTreeMap<(Id, Vec<usize>), ((Id, Vec<usize>), Term)> = BTreeMap::new();
+        let mut above: Above<(Id, Vec<usize>)> = BTreeMap::new();
         while let Some((x, axes)) = stack.pop() {
             for inner in self.defs(x, Opcode::Transpose) {
                 let Some(Attr::Ints(own)) = inner.key.attrs().get("axes") else { continue };
@@ -204,8 +204,11 @@ impl Graph {
     }
 }
 
+/// For what a search found, from where and by which node.
+type Above<K> = BTreeMap<K, (K, Term)>;
+
 /// The nodes between where a search began and `at`, outer ones first.
-fn path<K: Ord + Clone>(above: &BTreeMap<K, (K, Term)>, at: K) -> Vec<Term> {
+fn path<K: Ord + Clone>(above: &Above<K>, at: K) -> Vec<Term> {
     let (mut out, mut at) = (Vec::new(), at);
     while let Some((outer, node)) = above.get(&at) {
         out.push(node.clone());
