@@ -402,14 +402,15 @@ pub enum WhenArg {
     Each,
 }
 
-const EXPLAIN: &str = "For a value: its place in the YAML files, the kernels that compute it with what they read and write, and the chain of
-rules from the term as it is written to the term that is computed, each step with rule, numerics class, the term before and
-after, and type. Of a value that is not computed any more the chain says which rule did away with it; of one that depends on
-weights alone, which derived weight holds it. For a derived weight: what it is made of and the chain that led to it.
+const EXPLAIN: &str = "For a value: its place in the YAML files, the kernels that compute it with what they read and write, and \
+the chain of rules from the term as it is written to the term that is computed, each step with rule, numerics class, type, \
+and the term before and after. Of a value that is not computed any more the chain says which rule did away with it; of one \
+that depends on weights alone, which derived weight holds it. For a derived weight: what it is made of and the chain that led \
+to it.
 
 Examples:
   spinec explain E0301
-  spinec explain graphs/qwen3.8-27b-dspine.yaml d.tail.scores.out
+  spinec explain graphs/qwen3.8-27b-dspine.yaml g.scores.out
   spinec explain graphs/qwen3.8-27b-dspine.yaml derived.9 --json";
 
 /// `spinec explain`

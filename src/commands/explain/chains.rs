@@ -158,7 +158,11 @@ impl Teller<'_> {
             .iter()
             .map(|i| {
                 let step = &chain.steps[*i];
-                let (before, after) = shown.step(step.before, step.after);
+                let (before, after) = match step.why {
+                    Why::Rule { .. } => shown.step(step.before, step.after),
+                    // What differs was shown where it happened first.
+                    Why::Again { .. } => (shown.operand(step.before), shown.operand(step.after)),
+                };
                 let (rule, reversed, again) = match step.why {
                     Why::Rule { name, reversed } => (Some(name), reversed, None),
                     Why::Again { first, last } => (None, false, Some([number(first), number(last)])),

@@ -60,13 +60,28 @@ impl<'a> Names<'a> {
         Shown { names: self, numbered: Vec::new() }
     }
 
-    fn size(&self, t: TermId) -> usize {
-        1 + self.store.node(t).children.iter().map(|c| self.size_below(*c)).sum::<usize>()
+    /// Whether an operand has more than [`SMALL`] nodes, named values counted as one.
+    fn large(&self, t: TermId) -> bool {
+        let (mut open, mut nodes) = (vec![t], 0);
+        while let Some(t) = open.pop() {
+            nodes += 1;
+            if nodes > SMALL {
+                return true;
+            }
+            if self.name(t).is_none() && self.atom(t).is_none() {
+                open.extend(&self.store.node(t).children);
+            }
+        }
+        false
     }
 
-    /// Nodes of an operand, named values as one.
-    fn size_below(&self, t: TermId) -> usize {
-        if self.name(t).is_some() || self.atom(t).is_some() { 1 } else { self.size(t) }
+    /// What stands in several places of a term and is large.
+    fn repeated(&self, t: TermId) -> BTreeSet<TermId> {
+        let mut uses: BTreeMap<TermId, usize> = BTreeMap::new();
+        for c in self.store.below(t).into_iter().flat_map(|t| &self.store.node(t).children) {
+            *uses.entry(*c).or_default() += 1;
+        }
+        uses.into_iter().filter(|(t, n)| *n > 1 && self.large(*t)).map(|(t, _)| t).collect()
     }
 
     /// What is written without operands.
@@ -112,14 +127,15 @@ impl Shown<'_> {
     pub fn step(&mut self, before: TermId, after: TermId) -> (String, String) {
         let store = self.names.store;
         let (left, right) = (store.below(before), store.below(after));
-        let both: BTreeSet<TermId> = left.intersection(&right).copied().collect();
+        let mut both: BTreeSet<TermId> = left.intersection(&right).copied().collect();
+        both.extend([before, after].into_iter().flat_map(|t| self.names.repeated(t)));
         (self.side(before, &both, true), self.side(after, &both, true))
     }
 
     /// A side of a step; `whole` is true for the side itself.
     fn side(&mut self, t: TermId, both: &BTreeSet<TermId>, whole: bool) -> String {
         if both.contains(&t) && !whole {
-            return if self.names.size_below(t) > SMALL { self.number(t) } else { self.operand(t) };
+            return if self.names.large(t) { self.number(t) } else { self.operand(t) };
         }
         if let Some(atom) = self.names.atom(t) {
             return atom;
@@ -139,7 +155,8 @@ impl Shown<'_> {
         expression(node.head, node.key.attrs(), operands)
     }
 
-    fn operand(&mut self, t: TermId) -> String {
+    /// A term by its name or number, if it has one or is long.
+    pub fn operand(&mut self, t: TermId) -> String {
         if let Some(name) = self.names.name(t) {
             return name.to_owned();
         }
@@ -180,7 +197,7 @@ fn expression(head: Head, attrs: &Attrs, operands: Vec<String>) -> String {
         Head::Proj(i) => format!("{}.{i}", operands.join(", ")),
         Head::Pack | Head::Packed => call("packed", vec![]),
         Head::Guard(code) => {
-            let slow = format!("{}({})", code.name(), operands[2..].join(", "));
+            let slow = expression(Head::Op(code), attrs, operands[2..].to_vec());
             format!("guarded({}, {}) else {slow}", operands[0], operands[1])
         }
         Head::Op(Opcode::Add) => infix("+"),
