@@ -410,8 +410,8 @@ to it.
 
 Examples:
   spinec explain E0301
-  spinec explain graphs/qwen3.8-27b-dspine.yaml g.scores.out
-  spinec explain graphs/qwen3.8-27b-dspine.yaml derived.9 --json";
+  spinec explain graphs/spinal-demo.yaml g.scores.out
+  spinec explain graphs/spinal-demo.yaml derived.9 --json";
 
 /// `spinec explain`
 #[derive(Debug, Args)]

@@ -290,6 +290,8 @@ fn explain_shows_the_chain_that_led_to_a_table() {
     for wanted in ["chain of derived.9", "tail.yaml:31", "linear-over-take (exact)", "stored as bf16", "drafter.norm"] {
         assert!(shown.out.contains(wanted), "{wanted}: {}", shown.out);
     }
+    let plain = json(&["explain", RELEASE, "derived.0", "--json"]);
+    assert_eq!(plain["weight"]["parts"][0]["status"], "as_written", "{plain}");
     // Joined tables have a chain for each part.
     let joined = json(&["explain", RELEASE, "derived.8", "--json"]);
     let columns: Vec<i64> =

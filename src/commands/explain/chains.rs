@@ -60,6 +60,7 @@ impl Teller<'_> {
                 told["region"] = json!(at(place));
                 told["fired"] = json!(r.saturation.fired);
                 told["column"] = json!(held.column);
+                told["status"] = json!(if steps.is_empty() { "as_written" } else { "rewritten" });
                 told["stored"] = json!(self.module().weight(held.weight).ty.dtype.name());
                 told["part_of"] = json!(self.name(h, place, place.roots[i]));
                 told["chosen"] = json!({"term": shown.term(held.term), "type": names.ty(held.term)});
