@@ -346,7 +346,7 @@ pub struct PlanCommandArgs {
 pub struct WhyNotArgs {
     #[command(flatten)]
     pub spec: SpecArgs,
-    /// Node path of a value, such as d.layers.z.qr
+    /// Node path of a value, such as d.layers.z.qr, or d.layers.3.z.qr for one iteration of a loop
     pub a: String,
     /// Node path of another value
     pub b: String,
@@ -385,7 +385,9 @@ pub struct PassesArgs {
     #[arg(long, value_enum, value_name = "WHEN", default_value = "each")]
     pub verify: WhenArg,
     /// Evaluate the phases before and after every pass on made-up weights and inputs, and name the first value that
-    /// differs. The dims of the system should be small; f64 unless --numerics is given
+    /// differs. The dims of the system should be small. In f64, unless --numerics says otherwise: in bf16 and f32 rules that
+    /// move rounding points change values by right, so a system that allows them is refused until they are left out with
+    /// --without
     #[arg(long, value_enum, value_name = "WHEN")]
     pub check_numerics: Option<WhenArg>,
     /// One JSON object on stdout
@@ -400,15 +402,31 @@ pub enum WhenArg {
     Each,
 }
 
+const EXPLAIN: &str = "For a value: its place in the YAML files, the kernels that compute it with what they read and write, and \
+the chain of rules from the term as it is written to the term that is computed, each step with rule, numerics class, type, \
+and the term before and after. Of a value that is not computed any more the chain says which rule did away with it; of one \
+that depends on weights alone, which derived weight holds it. For a derived weight: what it is made of and the chain that led \
+to it.
+
+Examples:
+  spinec explain E0301
+  spinec explain graphs/spinal-demo.yaml g.scores.out
+  spinec explain graphs/spinal-demo.yaml derived.9 --json";
+
 /// `spinec explain`
 #[derive(Debug, Args)]
+#[command(after_help = EXPLAIN)]
 pub struct ExplainArgs {
     /// An error code, such as E0301, or a system file; none lists all codes
     pub code: Option<String>,
-    /// Node path of a value of the system, such as d.layers.z.qr
+    /// Node path of a value of the system, such as d.layers.z.qr, or d.layers.3.z.qr for one iteration of a loop; an output
+    /// of a phase; a weight, also a derived one
     pub value: Option<String>,
     #[command(flatten)]
     pub with: OverrideArgs,
     #[command(flatten)]
     pub plan: PlanArgs,
+    /// One JSON object on stdout
+    #[arg(long)]
+    pub json: bool,
 }

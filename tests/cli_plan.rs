@@ -249,6 +249,125 @@ fn explain_says_where_a_value_is_computed_and_where_it_is_written() {
     assert!(run(&["explain", "E0301"]).out.starts_with("E0301"));
 }
 
+/// The steps of a chain, with the fields every step has.
+fn steps(chain: &Value) -> Vec<Value> {
+    let steps = chain["steps"].as_array().expect("steps").clone();
+    for s in &steps {
+        has(s, &[("before", 's'), ("after", 's'), ("type", 's')]);
+        assert!(s["before"] != s["after"], "{s}");
+        match s["rule"].as_str() {
+            Some(rule) => {
+                let list = run(&["passes"]).out;
+                let row = list.lines().find(|l| l.starts_with(&format!("{rule} "))).expect("a rule that there is");
+                assert!(row.contains(s["class"].as_str().expect("a class")), "{s}");
+            }
+            None => assert!(s["again"].is_array(), "{s}"),
+        }
+    }
+    steps
+}
+
+/// The chain of a table begins at a line of the YAML and names every rule that led to it.
+#[test]
+fn explain_shows_the_chain_that_led_to_a_table() {
+    let v = json(&["explain", RELEASE, "derived.9", "--json"]);
+    assert_eq!(v["schema"], "spinec.explain/1");
+    let parts = v["weight"]["parts"].as_array().expect("parts");
+    let [part] = parts.as_slice() else { panic!("{} parts", parts.len()) };
+    let rules: Vec<String> = steps(part).iter().filter_map(|s| s["rule"].as_str().map(str::to_owned)).collect();
+    for wanted in ["norm-definition", "contract-diagonal", "contract-sum", "contract-linear", "linear-over-take"] {
+        assert!(rules.iter().any(|r| r == wanted), "{wanted}: {rules:?}");
+    }
+    // The last rule makes the table.
+    assert_eq!(rules.last().map(String::as_str), Some("linear-over-take"));
+    let at = &part["written"]["at"];
+    let text = std::fs::read_to_string(at["file"].as_str().expect("a file")).expect("the file is there");
+    let line = text.lines().nth(at["range"]["start"]["line"].as_u64().expect("a line") as usize).expect("a line");
+    assert!(line.contains(at["text"].as_str().expect("text")) && line.contains("einsum"), "{line}");
+    assert!(part["chosen"]["type"].as_str().is_some_and(|t| t == "f32[248320, 512]"), "{}", part["chosen"]);
+    assert_eq!(part["stored"], "bf16");
+    let shown = run(&["explain", RELEASE, "derived.9"]);
+    for wanted in ["chain of derived.9", "tail.yaml:31", "linear-over-take (exact)", "stored as bf16", "drafter.norm"] {
+        assert!(shown.out.contains(wanted), "{wanted}: {}", shown.out);
+    }
+    let plain = json(&["explain", RELEASE, "derived.0", "--json"]);
+    assert_eq!(plain["weight"]["parts"][0]["status"], "as_written", "{plain}");
+    // Joined tables have a chain for each part.
+    let joined = json(&["explain", RELEASE, "derived.8", "--json"]);
+    let columns: Vec<i64> =
+        joined["weight"]["parts"].as_array().expect("parts").iter().filter_map(|p| p["column"].as_i64()).collect();
+    assert_eq!(columns, [0, 512]);
+}
+
+/// What became of a value that is not computed any more, and which rule did it.
+#[test]
+fn explain_says_which_rule_did_away_with_a_value() {
+    let value = |name: &str| {
+        let v = json(&["explain", RELEASE, name, "--json"]);
+        let phases = v["phases"].as_array().expect("phases").clone();
+        let draft = phases.iter().find(|p| p["phase"].as_str().is_some_and(|n| n.starts_with("draft")));
+        draft.expect("the draft phase")["regions"][0]["values"][0].clone()
+    };
+    // The most likely candidate does not depend on the normaliser.
+    let scores = value("g.scores.out");
+    assert_eq!((&scores["status"], &scores["removed_by"]), (&"removed".into(), &"argmax-scale".into()), "{scores}");
+    let last = steps(&scores).pop().expect("a step");
+    assert!(last["before"].as_str().is_some_and(|t| t.contains("rsqrt")), "{last}");
+    assert!(last["after"].as_str().is_some_and(|t| !t.contains("rsqrt")), "{last}");
+    assert_eq!(scores["part_of"], "g.best");
+    // A row of the codebook is never read: what is done to it is done to the table.
+    let row = value("g.scores.e");
+    assert_eq!((&row["status"], &row["held_by"]), (&"removed".into(), &serde_json::json!(["derived.8"])), "{row}");
+    let best = value("g.best");
+    assert_eq!(best["status"], "rewritten");
+    assert!(steps(&best).len() > 10, "{best}");
+    let written = value("d.final");
+    assert_eq!((&written["status"], steps(&written).len()), (&"as_written".into(), 0), "{written}");
+    let shown = run(&["explain", RELEASE, "g.scores.out"]);
+    assert!(shown.out.contains("argmax-scale makes g.best without it"), "{}", shown.out);
+    let kept = run(&["explain", RELEASE, "d.final"]);
+    assert!(kept.out.contains("no rule rewrote it"), "{}", kept.out);
+}
+
+/// Only regions that have the value are listed, by their records.
+#[test]
+fn explain_lists_the_regions_of_the_value_alone() {
+    let v = json(&["explain", RELEASE, "d.layers.wrote.code", "--json"]);
+    let regions = v["phases"][0]["regions"].as_array().expect("regions");
+    assert_eq!(regions.len(), 1, "{regions:?}");
+    assert!(regions[0]["region"].as_str().is_some_and(|r| r.contains("d.layers")), "{}", regions[0]["region"]);
+    assert!(regions[0]["fired"].as_object().is_some_and(|f| f.contains_key("linear-scale-rounded")));
+    let out = run(&["explain", RELEASE, "d.layers.wrote.code"]).out;
+    assert_eq!(out.matches("rules that fired").count(), 1, "{out}");
+}
+
+#[test]
+fn indices_of_loops_are_looked_at() {
+    let third = json(&["explain", RELEASE, "d.layers.3.wrote.code", "--json"]);
+    let any = json(&["explain", RELEASE, "d.layers.wrote.code", "--json"]);
+    assert_eq!((&third["phases"], &third["iterations"]), (&any["phases"], &"d.layers = 3".into()));
+    for (value, wanted) in [
+        ("d.layers.5.wrote.code", "`d.layers` has the indices 0 to 4, 5 is none of them"),
+        ("t.layers.2.mixed.qr", "another case"),
+        ("g.3.best", "`g` is no loop"),
+        ("target.layers.64.mixed.q", "indices 0 to 63"),
+        ("target.layers.2.mixed.q", "does not exist for every index"),
+        ("d.layers.3.wrote.cod", "did you mean `d.layers.wrote.code`"),
+        ("derived.99", "no phase has a value"),
+    ] {
+        let d = expect(2, &["explain", RELEASE, value]);
+        assert!(d.err.contains(wanted), "{value}: {}", d.err);
+    }
+    let weight = run(&["explain", RELEASE, "target.layers.3.mixed.q"]);
+    assert!(weight.code == 0 && weight.out.contains("is a weight"), "{}", weight.err);
+    let pair = run(&["why-not", RELEASE, "d.layers.2.z.seen", "d.layers.2.z.a"]);
+    assert!(pair.out.contains("effect_between") && pair.out.contains("d.layers = 2"), "{}", pair.out);
+    let d = expect(2, &["why-not", RELEASE, "d.layers.z.seen", "d.layers.9.z.a"]);
+    assert!(d.err.contains("0 to 4"), "{}", d.err);
+    let output = run(&["explain", RELEASE, "sound"]);
+    assert!(output.code == 0 && output.out.contains("chain of"), "{}{}", output.out, output.err);
+}
+
 #[test]
 fn why_not_gives_the_recorded_reason() {
     let d = run(&["why-not", RELEASE, "d.layers.z.seen", "d.layers.z.a"]);
@@ -302,6 +421,8 @@ fn numerics_are_checked_pass_by_pass() {
     assert!(d.code == 0 && d.out.contains("the same before and after"), "{}{}", d.out, d.err);
     let short = run(&[&args[..], &["--set", "serve.chunk=2"]].concat());
     assert_eq!(short.code, 0, "{}", short.err);
+    let rounded = expect(2, &[&args[..], &["--numerics", "bf16"]].concat());
+    assert!(rounded.err.contains("f64") && rounded.err.contains("contract-square"), "{}", rounded.err);
     let large = expect(2, &["passes", RELEASE, "--check-numerics", "each"]);
     assert!(large.err.contains("small checkpoint"), "{}", large.err);
 }

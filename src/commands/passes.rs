@@ -7,10 +7,10 @@ use crate::planner::{self, Subject};
 use serde_json::{Value, json};
 use spinec_ir::ir::{Func, Weight, text};
 use spinec_ir::tensor::Tensor;
-use spinec_ir::ty::{Env, TensorType};
+use spinec_ir::ty::{Env, Numerics, TensorType};
 use spinec_passes::pass::check::{Check, check_each};
 use spinec_passes::pass::{PASSES, Program, Repeat};
-use spinec_passes::rules::rules;
+use spinec_passes::rules::{Class, Rule, rules};
 
 /// Lists or runs the passes.
 pub fn run(args: &PassesArgs) -> Exit {
@@ -89,6 +89,15 @@ fn execute(args: &PassesArgs, spec: &SpecArgs) -> Result<Exit, Exit> {
         return Err(Exit::Usage);
     }
     let planned = subject.options.stop_after.is_none();
+    let rounding: Vec<&str> = allowed(&subject, Class::RoundingChanging);
+    if args.check_numerics.is_some() && subject.numerics() != Numerics::F64 && !rounding.is_empty() {
+        output::error(&format!(
+            "in {} the system allows rules that move rounding points ({}), so values differ and nothing is wrong; check in f64 (leave out --numerics), where a rule that computes something else still shows, or leave these rules out with --without",
+            subject.numerics().name(),
+            rounding.join(", ")
+        ));
+        return Err(Exit::Usage);
+    }
     if args.check_numerics.is_some() {
         return check_numerics(&subject, args.json);
     }
@@ -171,6 +180,13 @@ fn execute(args: &PassesArgs, spec: &SpecArgs) -> Result<Exit, Exit> {
         }
     }
     Ok(Exit::Ok)
+}
+
+/// The rules of a class that may fire, by name.
+fn allowed(subject: &Subject, class: Class) -> Vec<&'static str> {
+    let options = &subject.options;
+    let may = |r: &&Rule| r.class == class && options.classes.contains(&class) && !options.without.contains(r.name);
+    rules().filter(may).map(|r| r.name).collect()
 }
 
 /// Elements of weights up to which phases are evaluated by the interpreter, which is plain: larger systems would take hours.

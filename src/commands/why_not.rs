@@ -1,7 +1,7 @@
 //! `spinec why-not`: what was decided about two values sharing a kernel.
 
 use super::plan::describe;
-use super::values::{ops_of, unknown};
+use super::values::{ValuePath, ops_of, unknown};
 use crate::args::WhyNotArgs;
 use crate::exit::Exit;
 use crate::output;
@@ -21,16 +21,21 @@ pub fn run(args: &WhyNotArgs) -> Exit {
 fn show(args: &WhyNotArgs) -> Result<Exit, Exit> {
     let subject = planner::subject(&args.spec, &args.plan)?;
     let plan = subject.compile(&mut |_, _| {})?.plan;
-    for path in [&args.a, &args.b] {
-        if plan.module.funcs.iter().all(|f| ops_of(f, path).is_empty()) {
-            output::error(&unknown(&plan, path));
+    let paths = [ValuePath::parse(&args.a), ValuePath::parse(&args.b)];
+    for (path, given) in paths.iter().zip([&args.a, &args.b]) {
+        path.check(&subject.module).map_err(|why| {
+            output::error(&why);
+            Exit::Usage
+        })?;
+        if plan.module.funcs.iter().all(|f| ops_of(f, &path.plain).is_empty()) {
+            output::error(&unknown(&plan, given));
             return Err(Exit::Usage);
         }
     }
     let mut found = Vec::new();
     let mut together = 0;
     for (func, phase) in plan.module.funcs.iter().zip(&plan.phases) {
-        let (a, b) = (ops_of(func, &args.a), ops_of(func, &args.b));
+        let (a, b) = (ops_of(func, &paths[0].plain), ops_of(func, &paths[1].plain));
         if a.is_empty() || b.is_empty() {
             continue;
         }
@@ -72,9 +77,15 @@ fn show(args: &WhyNotArgs) -> Result<Exit, Exit> {
         let text = format!("`{}` and `{}` are values of different phases, which never share a kernel", args.a, args.b);
         found.push(json!({"phase": null, "shared": false, "reason": null, "text": text}));
     }
+    let iterations: Vec<String> = paths.iter().map(ValuePath::iterations).filter(|i| !i.is_empty()).collect();
     if args.json {
-        output::json(&json!({"schema": "spinec.why-not/1", "a": args.a, "b": args.b, "answers": found}));
+        output::json(&json!({
+            "schema": "spinec.why-not/1", "a": args.a, "b": args.b, "iterations": iterations, "answers": found,
+        }));
     } else {
+        for i in &iterations {
+            output::line(&format!("iteration {i}: the body of the loop is the same for all"));
+        }
         for f in &found {
             let phase = f["phase"].as_str().map(|p| format!("{p}: ")).unwrap_or_default();
             output::line(&format!("{phase}{}", f["text"].as_str().unwrap_or_default()));

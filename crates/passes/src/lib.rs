@@ -16,6 +16,7 @@ pub mod dag;
 pub mod estimate;
 pub mod extract;
 pub mod fuse;
+pub mod history;
 pub mod pack;
 pub mod pass;
 pub mod region;

@@ -4,6 +4,7 @@
 //! stands: ops of one block are in the same region if the longest chain of such ops in front of them has the same length.
 //! Values from elsewhere are leaves. Constants, weights and ranges belong to every region that uses them.
 
+use crate::history::TermId;
 use crate::rules::axes::canonical;
 use crate::term::{Graph, Key, WeightFacts};
 use egg::Id;
@@ -201,6 +202,8 @@ pub struct Terms {
     pub ops: Vec<Id>,
     /// Classes of the results of ops with several.
     parts: Vec<Id>,
+    /// For every op the terms of its results, if the graph is recorded.
+    pub as_written: Vec<Vec<TermId>>,
 }
 
 impl Terms {
@@ -227,11 +230,26 @@ fn attrs(func: &Func, op: OpId) -> spinec_ir::ir::Attrs {
 /// # Errors
 /// The op whose operands do not fit: the module was not verified.
 pub fn terms(module: &Module, func: &Func, cut: &Cut, index: usize) -> Result<Terms, String> {
+    translate(module, func, cut, index, false)
+}
+
+/// [`terms`] with a graph that records how terms come about.
+///
+/// # Errors
+/// As [`terms`].
+pub fn recorded_terms(module: &Module, func: &Func, cut: &Cut, index: usize) -> Result<Terms, String> {
+    translate(module, func, cut, index, true)
+}
+
+fn translate(module: &Module, func: &Func, cut: &Cut, index: usize, record: bool) -> Result<Terms, String> {
     let region = &cut.regions[index];
     let leaves: Vec<Type> = region.leaves.iter().map(|v| func.ty(*v).clone()).collect();
     let indices = region.leaves.iter().enumerate().filter_map(|(i, v)| Some((i as u32, index_extent(func, *v)?)));
     let weight = |w: &Weight| WeightFacts { ty: w.ty.clone(), loops: w.loops.iter().map(|(_, n)| *n).collect() };
     let mut graph = Graph::new(leaves, indices.collect(), module.weights.iter().map(weight).collect());
+    if record {
+        graph.record();
+    }
     let mut ids: BTreeMap<ValueId, Id> = BTreeMap::new();
     for (i, v) in region.leaves.iter().enumerate() {
         ids.insert(*v, graph.leaf(i as u32));
@@ -243,7 +261,9 @@ pub fn terms(module: &Module, func: &Func, cut: &Cut, index: usize) -> Result<Te
     let roots = region.roots.iter().map(|v| ids[v]).collect();
     let several = region.ops.iter().map(|op| &func.op(*op).results).filter(|r| r.len() > 1);
     let parts = several.flatten().map(|v| ids[v]).collect();
-    Ok(Terms { graph, roots, ops, parts })
+    let of_op = |op: &OpId| func.op(*op).results.iter().filter_map(|v| graph.concrete(ids[v])).collect();
+    let as_written = region.ops.iter().map(of_op).collect();
+    Ok(Terms { graph, roots, ops, parts, as_written })
 }
 
 fn add(graph: &mut Graph, func: &Func, id: OpId, ids: &mut BTreeMap<ValueId, Id>) -> Result<Id, String> {

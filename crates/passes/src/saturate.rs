@@ -91,7 +91,10 @@ fn round(
             if !matches!(node.head, Head::Op(code) if rule.roots.contains(&code)) {
                 continue;
             }
-            for new in (rule.apply)(g, *id, node) {
+            g.begin(*id, node);
+            let made = (rule.apply)(g, *id, node);
+            let sides = g.sides(&made);
+            for (i, new) in made.into_iter().enumerate() {
                 if !fits(&g.facts(new).types, &g.facts(*id).types) {
                     continue;
                 }
@@ -101,6 +104,7 @@ fn round(
                 }
                 if g.eg.union(*id, new) {
                     changed = true;
+                    g.derived(rule.name, sides.get(i));
                     *report.fired.entry(rule.name).or_default() += 1;
                     if let Some(left) = fuel {
                         *left -= 1;
@@ -114,6 +118,7 @@ fn round(
         }
     }
     g.eg.rebuild();
+    g.settle();
     if let Some(why) = &g.eg.analysis.contradiction {
         return Err(why.clone());
     }

@@ -122,6 +122,13 @@ fn join(program: &mut Program, first: usize, groups: &[Vec<WeightId>]) -> Result
             saving_ps: members.iter().map(|m| old_derived[place(m)].saving_ps).fold(0, u64::saturating_add),
         });
     }
+    let held = program.regions.iter_mut().filter_map(|r| r.history.as_mut()).flat_map(|h| &mut h.held);
+    for h in held {
+        if let Some(part) = parts.get(&h.weight) {
+            h.weight = part.weight;
+            h.column = part.start.as_const().filter(|_| part.len.as_const() != Some(0));
+        }
+    }
     let grouped: BTreeSet<WeightId> = groups.iter().filter(|g| g.len() > 1).flatten().copied().collect();
     for f in 0..program.module.funcs.len() {
         redirect(program, f, &parts, &grouped)?;

@@ -10,6 +10,7 @@ mod rewrite;
 
 use crate::choose::{Refusal, Variant};
 use crate::cost::Device;
+use crate::history::History;
 use crate::rules::Class;
 use crate::saturate::{self, Limits};
 use spinec_ir::ir::{Module, WeightId, canonical, text, verify};
@@ -83,6 +84,8 @@ pub struct RegionRecord {
     pub variants: Vec<Variant>,
     /// How many other regions have this structure.
     pub shared: usize,
+    /// How its terms came about; none unless [`Options::record`] asks for it.
+    pub history: Option<History>,
 }
 
 /// Linear maps of one operand.
@@ -126,6 +129,8 @@ pub struct Options {
     pub limit_rewrites: Option<usize>,
     /// The last pass to run; all if `None`.
     pub stop_after: Option<String>,
+    /// Whether regions keep their [`History`]. It takes time and memory and changes nothing else.
+    pub record: bool,
 }
 
 impl Options {
@@ -140,6 +145,7 @@ impl Options {
             limits: Limits::default(),
             limit_rewrites: None,
             stop_after: None,
+            record: false,
         }
     }
 }

@@ -5,13 +5,14 @@ use super::derive::Table;
 use super::rebuild::{Chosen, rebuild};
 use super::{Group, Map, Options, PassError, Program, RegionRecord};
 use crate::choose::{Chooser, Reason, Solution, Wish};
+use crate::history::{Place, PlaceOp, history};
 use crate::pack;
-use crate::region::{Cut, Terms, cut, runs, structure, terms};
+use crate::region::{Cut, Terms, cut, def, loop_of, recorded_terms, runs, structure, terms};
 use crate::rules::{Class, Rule, rules};
 use crate::saturate::{Report, saturate};
 use crate::term::Head;
 use egg::Id;
-use spinec_ir::ir::{Attr, Func, Module, OpId};
+use spinec_ir::ir::{Attr, Func, Module, OpId, ValueDef, ValueId};
 use spinec_ir::ops::Opcode;
 use spinec_ir::ty::Env;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,6 +57,11 @@ pub(super) fn run(mut program: Program, options: &Options) -> Result<Program, Pa
             of.insert(*node, table.derive(&mut program, derivation, d.runs)?);
         }
         weights.push(of);
+    }
+    for (i, d) in distinct.iter().enumerate().filter(|_| options.record) {
+        let all = places_of(&program.module, &cuts, &places, i);
+        let made = history(&d.terms, &located[i], &weights[i], all).map_err(PassError::Internal)?;
+        program.regions[i].history = made;
     }
     let mut out = Vec::new();
     for (f, func) in program.module.funcs.iter().enumerate() {
@@ -107,7 +113,8 @@ fn saturated(
                 continue;
             }
             let internal = |why: String| PassError::Internal(format!("function `{}`: {why}", func.name));
-            let mut terms = terms(module, func, cut, region).map_err(internal)?;
+            let translate = if options.record { recorded_terms } else { terms };
+            let mut terms = translate(module, func, cut, region).map_err(internal)?;
             let saturation = saturate(&mut terms.graph, &rules, options.limits, &mut fuel).map_err(internal)?;
             let written = terms.written();
             pack::seed(&mut terms.graph);
@@ -167,6 +174,54 @@ fn record(module: &Module, func: &Func, cut: &Cut, d: &Distinct, solution: &Solu
         runs: d.runs,
         variants: solution.variants.clone(),
         shared: d.count - 1,
+        history: None,
+    }
+}
+
+/// Where the regions of a structure are.
+fn places_of(module: &Module, cuts: &[Cut], places: &[Vec<usize>], structure: usize) -> Vec<Place> {
+    let mut out = Vec::new();
+    for ((func, cut), of) in module.funcs.iter().zip(cuts).zip(places) {
+        for (region, _) in cut.regions.iter().zip(of).filter(|(_, d)| **d == structure) {
+            let op = |id: &OpId| PlaceOp {
+                names: func.op(*id).results.iter().map(|v| func.value(*v).names.clone()).collect(),
+                path: func.op(*id).loc.path.clone(),
+                span: func.op(*id).loc.span,
+            };
+            let result = |v: &ValueId| {
+                let id = def(func, *v)?;
+                let at = region.ops.iter().position(|o| *o == id)?;
+                Some((at, func.op(id).results.iter().position(|r| r == v)?))
+            };
+            out.push(Place {
+                func: func.name.clone(),
+                ops: region.ops.iter().map(op).collect(),
+                leaves: region.leaves.iter().map(|v| outside(func, *v)).collect(),
+                roots: region.roots.iter().filter_map(result).collect(),
+            });
+        }
+    }
+    out
+}
+
+/// A value from outside a region, for people.
+fn outside(func: &Func, v: ValueId) -> String {
+    let value = func.value(v);
+    if let Some(name) = value.names.first() {
+        return name.to_string();
+    }
+    match value.def {
+        ValueDef::Result(op, _) => {
+            let op = func.op(op);
+            format!("<{} in {}>", op.code.name(), op.loc.path)
+        }
+        ValueDef::Param(block, i) if block == func.body => {
+            func.inputs.get(i as usize).cloned().unwrap_or_else(|| format!("%{}", v.0))
+        }
+        ValueDef::Param(..) => match loop_of(func, v) {
+            Some(id) => format!("<index of {}>", func.op(id).loc.path),
+            None => format!("%{}", v.0),
+        },
     }
 }
 

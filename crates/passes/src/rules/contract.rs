@@ -61,6 +61,7 @@ fn scale(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
             for def in g.defs(p.operands[k], code) {
                 for (u, s) in [(0, 1), (1, 0)] {
                     if code == Opcode::Mul || s == 1 {
+                        g.matched(id, &[(p.operands[k], &def)]);
                         out.extend(scale_by(g, &p, k, code, def.children[u], def.children[s]));
                     }
                 }
@@ -86,6 +87,7 @@ fn diagonal(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
     for k in 0..2 {
         for def in g.defs(p.operands[k], Opcode::Mul) {
             for (u, s) in [(0, 1), (1, 0)] {
+                g.matched(id, &[(p.operands[k], &def)]);
                 out.extend(diagonal_by(g, &p, k, def.children[u], def.children[s]));
             }
         }
@@ -118,6 +120,7 @@ fn sum(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
     for k in 0..2 {
         for code in [Opcode::Add, Opcode::Sub] {
             for def in g.defs(p.operands[k], code) {
+                g.matched(id, &[(p.operands[k], &def)]);
                 let (Some(u), Some(v)) = (p.with(g, k, def.children[0]), p.with(g, k, def.children[1])) else {
                     continue;
                 };
@@ -135,6 +138,7 @@ fn square(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
         return out;
     }
     for def in g.defs(p.operands[0], Opcode::Add) {
+        g.matched(id, &[(p.operands[0], &def)]);
         out.extend(square_of(g, node, &p, def.children[0], def.children[1]));
     }
     out
@@ -174,6 +178,7 @@ fn linear(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
     let Some(p) = Product::of(g, id, node) else { return out };
     for k in 0..2 {
         for def in g.defs(p.operands[k], Opcode::Linear) {
+            g.matched(id, &[(p.operands[k], &def)]);
             out.extend(linear_by(g, &p, k, &def));
         }
     }

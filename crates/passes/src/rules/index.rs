@@ -57,9 +57,10 @@ fn take(g: &mut Graph, table: Id, of: &Term) -> Option<Id> {
     g.op(Take, &[table, of.children[1]], of.key.attrs().clone())
 }
 
-fn unary(g: &mut Graph, _id: Id, node: &Term) -> Vec<Id> {
+fn unary(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
     let mut out = Vec::new();
     for (table, t, _) in tables(g, node.children[0]) {
+        g.matched(id, &[(node.children[0], &t)]);
         let mapped = match node.code() {
             Some(Cast) => match node.key.attrs().get("dtype") {
                 Some(spinec_ir::ir::Attr::DType(d)) => g.cast(table, *d),
@@ -73,7 +74,7 @@ fn unary(g: &mut Graph, _id: Id, node: &Term) -> Vec<Id> {
     out
 }
 
-fn binary(g: &mut Graph, _id: Id, node: &Term) -> Vec<Id> {
+fn binary(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
     let mut out = Vec::new();
     let Some(code) = node.code() else { return out };
     for k in 0..2 {
@@ -85,6 +86,7 @@ fn binary(g: &mut Graph, _id: Id, node: &Term) -> Vec<Id> {
             }
             // A factor that would widen a unit axis of the table changes its shape.
             let table_dims = table_ty.dims.clone();
+            g.matched(id, &[(node.children[k], &t)]);
             let operands = if k == 0 { [table, other] } else { [other, table] };
             let mapped = g.op(code, &operands, Attrs::new());
             if let Some(m) = mapped.filter(|m| g.ty(*m).is_some_and(|t| t.dims == table_dims)) {
@@ -95,7 +97,7 @@ fn binary(g: &mut Graph, _id: Id, node: &Term) -> Vec<Id> {
     out
 }
 
-fn linear(g: &mut Graph, _id: Id, node: &Term) -> Vec<Id> {
+fn linear(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
     let mut out = Vec::new();
     let w = node.children[1];
     if !g.facts(w).weight_only() {
@@ -106,6 +108,7 @@ fn linear(g: &mut Graph, _id: Id, node: &Term) -> Vec<Id> {
         if axis + 1 < rank
             && let Some(acc) = acc(node)
         {
+            g.matched(id, &[(node.children[0], &t)]);
             out.extend(g.linear(table, w, acc).and_then(|m| take(g, m, &t)));
         }
     }

@@ -25,12 +25,13 @@ pub(super) const RULES: &[Rule] = &[
     },
 ];
 
-fn scale(g: &mut Graph, _id: Id, node: &Term) -> Vec<Id> {
+fn scale(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
     let mut out = Vec::new();
     for code in [Opcode::Mul, Opcode::Div] {
         for def in g.defs(node.children[0], code) {
             for (x, s) in [(0, 1), (1, 0)] {
                 if code == Opcode::Mul || s == 1 {
+                    g.matched(id, &[(node.children[0], &def)]);
                     out.extend(scale_by(g, node, def.children[x], def.children[s]));
                 }
             }
@@ -54,11 +55,12 @@ fn scale_by(g: &mut Graph, node: &Term, x: Id, s: Id) -> Option<Id> {
     g.op(Opcode::Argmax, &[x], node.key.attrs().clone())
 }
 
-fn widen(g: &mut Graph, _id: Id, node: &Term) -> Vec<Id> {
+fn widen(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
     let mut out = Vec::new();
     for def in g.defs(node.children[0], Opcode::Cast) {
         let (Some(from), Some(to)) = (g.ty(def.children[0]), g.ty(node.children[0])) else { continue };
         if widens(from.dtype, to.dtype) {
+            g.matched(id, &[(node.children[0], &def)]);
             out.extend(g.op(Opcode::Argmax, &[def.children[0]], node.key.attrs().clone()));
         }
     }

@@ -56,7 +56,12 @@ fn unrounded(d: DType) -> bool {
 }
 
 fn chain(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
-    g.defs(node.children[0], Opcode::Linear).iter().filter_map(|inner| chain_of(g, id, node, inner)).collect()
+    let mut out = Vec::new();
+    for inner in g.defs(node.children[0], Opcode::Linear) {
+        g.matched(id, &[(node.children[0], &inner)]);
+        out.extend(chain_of(g, id, node, &inner));
+    }
+    out
 }
 
 fn chain_of(g: &mut Graph, id: Id, node: &Term, inner: &Term) -> Option<Id> {
@@ -79,6 +84,7 @@ fn scale(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
         for def in g.defs(node.children[0], code) {
             for (x, s) in [(0, 1), (1, 0)] {
                 if code == Opcode::Mul || s == 1 {
+                    g.matched(id, &[(node.children[0], &def)]);
                     out.extend(scale_by(g, id, node, code, def.children[x], def.children[s]));
                 }
             }
@@ -109,6 +115,7 @@ fn scale_rounded(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
             for def in g.defs(cast.children[0], code) {
                 for (x, s) in [(0, 1), (1, 0)] {
                     if code == Opcode::Mul || s == 1 {
+                        g.matched(id, &[(cast.children[0], &def), (node.children[0], &cast)]);
                         out.extend(scale_rounded_by(g, id, node, code, def.children[x], def.children[s]));
                     }
                 }
@@ -129,8 +136,13 @@ fn scale_rounded_by(g: &mut Graph, id: Id, node: &Term, code: Opcode, x: Id, s: 
     g.cast(y, DType::BF16)
 }
 
-fn shift(g: &mut Graph, _id: Id, node: &Term) -> Vec<Id> {
-    g.defs(node.children[0], Opcode::Shift).iter().filter_map(|s| shift_of(g, node, s)).collect()
+fn shift(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
+    let mut out = Vec::new();
+    for moved in g.defs(node.children[0], Opcode::Shift) {
+        g.matched(id, &[(node.children[0], &moved)]);
+        out.extend(shift_of(g, node, &moved));
+    }
+    out
 }
 
 fn shift_of(g: &mut Graph, node: &Term, shift: &Term) -> Option<Id> {

@@ -42,6 +42,7 @@ fn arithmetic(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
             if !def.children.iter().all(|c| float(*c)) {
                 continue;
             }
+            g.matched(id, &[(node.children[0], &def)]);
             let (a, b) = (g.cast(def.children[0], DType::F64), g.cast(def.children[1], DType::F64));
             if let (Some(a), Some(b)) = (a, b) {
                 out.extend(g.binary(code, a, b));
@@ -57,6 +58,7 @@ fn linear(g: &mut Graph, id: Id, node: &Term) -> Vec<Id> {
         return out;
     }
     for def in g.defs(node.children[0], Opcode::Linear) {
+        g.matched(id, &[(node.children[0], &def)]);
         if acc(&def).is_some()
             && let Some(x) = g.cast(def.children[0], DType::F64)
         {

@@ -2,6 +2,7 @@
 //! term and saturation ends.
 
 use super::{Analysis, Facts, Head, Key, Term, WeightFacts};
+use crate::history::record::{Fold, Recorder};
 use egg::{EGraph, Id};
 use spinec_ir::ir::{Attr, Attrs};
 use spinec_ir::ops::Opcode;
@@ -13,13 +14,15 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Graph {
     /// The classes.
     pub eg: EGraph<Term, Analysis>,
+    /// What is recorded of how terms came about; none unless asked for.
+    pub(crate) history: Option<Box<Recorder>>,
 }
 
 impl Graph {
     /// An empty graph over leaves of the given types and weights; `indices` are the leaves that are indices of loops which
     /// may select weights, with the loops' extents.
     pub fn new(leaves: Vec<Type>, indices: BTreeMap<u32, i64>, weights: Vec<WeightFacts>) -> Graph {
-        Graph { eg: EGraph::new(Analysis { leaves, indices, weights, contradiction: None }) }
+        Graph { eg: EGraph::new(Analysis { leaves, indices, weights, contradiction: None }), history: None }
     }
 
     /// Facts of a class.
@@ -39,24 +42,33 @@ impl Graph {
         out
     }
 
+    fn add(&mut self, node: Term) -> Id {
+        if self.history.is_none() {
+            return self.eg.add(node);
+        }
+        let id = self.eg.add(node.clone());
+        self.keep(id, &node);
+        id
+    }
+
     /// A leaf.
     pub fn leaf(&mut self, n: u32) -> Id {
-        self.eg.add(Term { head: Head::Leaf(n), key: Key::new(Attrs::new()), children: vec![] })
+        self.add(Term { head: Head::Leaf(n), key: Key::new(Attrs::new()), children: vec![] })
     }
 
     /// One result of an op with several.
     pub fn proj(&mut self, tuple: Id, i: u32) -> Id {
-        self.eg.add(Term { head: Head::Proj(i), key: Key::new(Attrs::new()), children: vec![tuple] })
+        self.add(Term { head: Head::Proj(i), key: Key::new(Attrs::new()), children: vec![tuple] })
     }
 
     /// The operand of maps that are one kernel.
     pub fn pack(&mut self, x: Id) -> Id {
-        self.eg.add(Term { head: Head::Pack, key: Key::new(Attrs::new()), children: vec![x] })
+        self.add(Term { head: Head::Pack, key: Key::new(Attrs::new()), children: vec![x] })
     }
 
     /// A map of a packed operand; `linear` is the map of the operand itself.
     pub fn packed(&mut self, pack: Id, linear: &Term) -> Id {
-        self.eg.add(Term { head: Head::Packed, key: linear.key.clone(), children: vec![pack, linear.children[1]] })
+        self.add(Term { head: Head::Packed, key: linear.key.clone(), children: vec![pack, linear.children[1]] })
     }
 
     /// `fast` where `ok` is true, else `slow`, a node. `None` if their types do not fit.
@@ -68,7 +80,7 @@ impl Graph {
         let mut children = vec![ok, fast];
         children.extend(&slow.children);
         (fits && self.ty(ok)?.dtype == DType::Bool)
-            .then(|| self.eg.add(Term { head: Head::Guard(code), key: slow.key.clone(), children }))
+            .then(|| self.add(Term { head: Head::Guard(code), key: slow.key.clone(), children }))
     }
 
     /// An op; `None` if it does not take these operands.
@@ -83,7 +95,7 @@ impl Graph {
                 .collect::<Option<_>>()?;
             code.infer(&types, &attrs).ok()?;
         }
-        Some(self.eg.add(Term { head: Head::Op(code), key: Key::new(attrs), children: children.to_vec() }))
+        Some(self.add(Term { head: Head::Op(code), key: Key::new(attrs), children: children.to_vec() }))
     }
 
     /// A binary elementwise op.
@@ -98,35 +110,57 @@ impl Graph {
 
     /// `x` in another dtype, itself if it has it. A widening below is skipped.
     pub fn cast(&mut self, x: Id, dtype: DType) -> Option<Id> {
-        if self.ty(x)?.dtype == dtype {
-            return Some(x);
+        let (mut at, mut path) = (x, Vec::new());
+        while self.ty(at)?.dtype != dtype {
+            let via = self.ty(at)?.dtype;
+            let from = |inner: &Term| self.ty(inner.children[0]).map(|t| t.dtype);
+            let widening = |inner: &Term| from(inner).is_some_and(|from| from != via && widens(from, via));
+            let Some(inner) = self.defs(at, Opcode::Cast).into_iter().find(widening) else { break };
+            at = inner.children[0];
+            path.push(inner);
         }
-        for inner in self.defs(x, Opcode::Cast) {
-            let (from, via) = (self.ty(inner.children[0])?.dtype, self.ty(x)?.dtype);
-            if from != via && widens(from, via) {
-                return self.cast(inner.children[0], dtype);
-            }
+        let attrs = Attrs::from([("dtype", Attr::DType(dtype))]);
+        let whole = self.ty(at)?.dtype == dtype;
+        let out = if whole { at } else { self.op(Opcode::Cast, &[at], attrs.clone())? };
+        if self.history.is_some() && !path.is_empty() {
+            let asked = (Head::Op(Opcode::Cast), Key::new(attrs));
+            let left = (!whole).then(|| asked.clone());
+            self.folded(&Fold { rule: "cast-fold", asked, left, operand: x, path: &path }, out);
         }
-        self.op(Opcode::Cast, &[x], Attrs::from([("dtype", Attr::DType(dtype))]))
+        Some(out)
     }
 
     /// `x` under other dims: of what `x` is a reshape of, at any depth, the first that has them, else a reshape of the first.
     pub fn reshape(&mut self, x: Id, dims: Vec<Dim>) -> Option<Id> {
         let mut below = BTreeSet::from([self.eg.find(x)]);
         let mut stack = vec![x];
+        let mut above: Above<Id> = BTreeMap::new();
         while let Some(x) = stack.pop() {
             for inner in self.defs(x, Opcode::Reshape) {
                 let child = self.eg.find(inner.children[0]);
                 if below.insert(child) {
                     stack.push(child);
+                    if self.history.is_some() {
+                        above.insert(child, (self.eg.find(x), inner));
+                    }
                 }
             }
         }
         let fits = |id: &Id| self.ty(*id).is_some_and(|t| t.dims == dims);
-        match below.iter().find(|id| fits(id)) {
-            Some(id) => Some(*id),
-            None => self.op(Opcode::Reshape, &[*below.first()?], Attrs::from([("dims", Attr::Dims(dims))])),
+        let found = below.iter().find(|id| fits(id)).copied();
+        let at = found.or_else(|| below.first().copied())?;
+        let attrs = Attrs::from([("dims", Attr::Dims(dims))]);
+        let out = match found {
+            Some(id) => id,
+            None => self.op(Opcode::Reshape, &[at], attrs.clone())?,
+        };
+        let path = path(&above, at);
+        if !path.is_empty() {
+            let asked = (Head::Op(Opcode::Reshape), Key::new(attrs));
+            let left = found.is_none().then(|| asked.clone());
+            self.folded(&Fold { rule: "reshape-fold", asked, left, operand: x, path: &path }, out);
         }
+        Some(out)
     }
 
     /// `x` with axes permuted: of what `x` is a transpose of, at any depth, the first that is in this order, else a transpose
@@ -135,29 +169,53 @@ impl Graph {
         let start = (self.eg.find(x), axes.to_vec());
         let mut below = BTreeSet::from([start.clone()]);
         let mut stack = vec![start];
+        let mut above: Above<(Id, Vec<usize>)> = BTreeMap::new();
         while let Some((x, axes)) = stack.pop() {
             for inner in self.defs(x, Opcode::Transpose) {
                 let Some(Attr::Ints(own)) = inner.key.attrs().get("axes") else { continue };
                 let own: Option<Vec<usize>> = axes.iter().map(|a| usize::try_from(*own.get(*a)?).ok()).collect();
                 let next = (self.eg.find(inner.children[0]), own?);
                 if below.insert(next.clone()) {
-                    stack.push(next);
+                    stack.push(next.clone());
+                    if self.history.is_some() {
+                        above.insert(next, ((x, axes.clone()), inner));
+                    }
                 }
             }
         }
         let in_order = |axes: &[usize]| axes.iter().enumerate().all(|(i, a)| i == *a);
-        if let Some((id, _)) = below.iter().find(|(_, axes)| in_order(axes)) {
-            return Some(*id);
+        let found = below.iter().find(|(_, axes)| in_order(axes));
+        let whole = found.is_some();
+        let at = found.or_else(|| below.first())?.clone();
+        let attrs = |axes: &[usize]| Attrs::from([("axes", Attr::Ints(axes.iter().map(|a| *a as i64).collect()))]);
+        let out = if whole { at.0 } else { self.op(Opcode::Transpose, &[at.0], attrs(&at.1))? };
+        let path = path(&above, at.clone());
+        if !path.is_empty() {
+            let view = |axes: &[usize]| (Head::Op(Opcode::Transpose), Key::new(attrs(axes)));
+            let left = (!whole).then(|| view(&at.1));
+            self.folded(&Fold { rule: "transpose-fold", asked: view(axes), left, operand: x, path: &path }, out);
         }
-        let (x, axes) = below.first()?;
-        let axes = axes.iter().map(|a| *a as i64).collect();
-        self.op(Opcode::Transpose, &[*x], Attrs::from([("axes", Attr::Ints(axes))]))
+        Some(out)
     }
 
     /// `x` times the transpose of `w`, in the promoted dtype.
     pub fn linear(&mut self, x: Id, w: Id, acc: DType) -> Option<Id> {
         self.op(Opcode::Linear, &[x, w], Attrs::from([("acc", Attr::DType(acc))]))
     }
+}
+
+/// For what a search found, from where and by which node.
+type Above<K> = BTreeMap<K, (K, Term)>;
+
+/// The nodes between where a search began and `at`, outer ones first.
+fn path<K: Ord + Clone>(above: &Above<K>, at: K) -> Vec<Term> {
+    let (mut out, mut at) = (Vec::new(), at);
+    while let Some((outer, node)) = above.get(&at) {
+        out.push(node.clone());
+        at = outer.clone();
+    }
+    out.reverse();
+    out
 }
 
 /// True if every value of `from` is one of `to`.

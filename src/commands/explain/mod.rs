@@ -1,0 +1,123 @@
+//! `spinec explain`: what an error code means; where a value of a system is computed and why there.
+
+mod chains;
+mod kernels;
+mod text;
+
+use super::values::{ValuePath, ops_of, output_of, unknown, weight_of};
+use crate::args::{ExplainArgs, SpecArgs};
+use crate::exit::Exit;
+use crate::output;
+use crate::planner::{self, Subject};
+use chains::Teller;
+use serde_json::{Value, json};
+use spinec_ir::diag::{CODES, code_info, suggest};
+use spinec_ir::ir::{Func, OpId};
+use spinec_passes::region::is_source;
+use std::path::PathBuf;
+
+/// Explains a code, all codes, or a value.
+pub fn run(args: &ExplainArgs) -> Exit {
+    let Some(code) = &args.code else {
+        for (code, meaning) in CODES {
+            output::line(&format!("{code}  {meaning}"));
+        }
+        return Exit::Ok;
+    };
+    if let Some(value) = &args.value {
+        let spec = SpecArgs { spec: PathBuf::from(code), with: args.with.clone() };
+        return match explain(args, &spec, value) {
+            Ok(exit) | Err(exit) => exit,
+        };
+    }
+    match code_info(code) {
+        Some(meaning) => {
+            output::line(&format!("{code}: {meaning}"));
+            Exit::Ok
+        }
+        None if code.ends_with(".yaml") => {
+            output::error("say which value of the system: spinec explain SYSTEM.yaml VALUE");
+            Exit::Usage
+        }
+        None => {
+            let near = suggest(code, CODES.iter().map(|(c, _)| *c));
+            let help = near.map(|n| format!("; did you mean {n}?")).unwrap_or_default();
+            output::error(&format!("there is no error code `{code}`{help}"));
+            Exit::Usage
+        }
+    }
+}
+
+fn explain(args: &ExplainArgs, spec: &SpecArgs, value: &str) -> Result<Exit, Exit> {
+    let mut subject = planner::subject(spec, &args.plan)?;
+    subject.options.record = true;
+    let compiled = subject.compile(&mut |_, _| {})?;
+    let plan = &compiled.plan;
+    let wrong = |why: String| {
+        output::error(&why);
+        Exit::Usage
+    };
+    let path = ValuePath::parse(value);
+    path.check(&subject.module).map_err(wrong)?;
+    let teller = Teller { subject: &subject, compiled: &compiled };
+    let weight = weight_of(&plan.module, value).map_err(wrong)?;
+    let mut phases = Vec::new();
+    for (func, phase) in plan.module.funcs.iter().zip(&plan.phases) {
+        let lowered = subject.module.func(&func.name);
+        // Reading a weight is an op of the weight's name.
+        let lowered_too = lowered.filter(|_| weight.is_none());
+        let known = |path: &str| [Some(func), lowered_too].into_iter().flatten().any(|f| !ops_of(f, path).is_empty());
+        // An output goes by the name of its value.
+        let plain = match lowered.and_then(|f| output_of(f, &path.plain)) {
+            Some(named) if !known(&path.plain) => named,
+            _ => path.plain.clone(),
+        };
+        if !known(&plain) {
+            continue;
+        }
+        let ops = ops_of(func, &plain);
+        let regions = teller.values(&func.name, &plain);
+        phases.push(json!({
+            "phase": func.name, "value": plain,
+            "ops": kernels::ops(&subject, plan, func, &ops),
+            "kernels": kernels::kernels(&subject, plan, func, phase, &ops),
+            "regions": regions,
+            "note": note(&subject, func, &plain, &ops, regions.is_empty()),
+        }));
+    }
+    let weight = match weight {
+        Some((id, w)) if phases.is_empty() => json!({
+            "name": w.name, "text": kernels::weight(plan, id), "parts": teller.derived(&w.name),
+        }),
+        _ => Value::Null,
+    };
+    if phases.is_empty() && weight.is_null() {
+        return Err(wrong(unknown(plan, value)));
+    }
+    let iterations = if phases.is_empty() { String::new() } else { path.iterations() };
+    let report = json!({
+        "schema": "spinec.explain/1", "value": value, "iterations": iterations, "phases": phases,
+        "weight": weight,
+    });
+    if args.json {
+        output::json(&report);
+    } else {
+        text::print(&report);
+    }
+    Ok(Exit::Ok)
+}
+
+/// What to say of a value that is in no region, or of which nothing is left.
+fn note(subject: &Subject, func: &Func, path: &str, ops: &[OpId], nowhere: bool) -> Option<&'static str> {
+    if ops.is_empty() && nowhere {
+        let lowered = subject.module.func(&func.name);
+        let codes = lowered.into_iter().flat_map(|f| ops_of(f, path).into_iter().map(|id| f.op(id).code));
+        let sources = codes.clone().count() > 0 && codes.clone().all(is_source);
+        return Some(if sources {
+            "not computed: a constant or weight, made again wherever it is read"
+        } else {
+            "not computed: nothing that this phase is asked for needs it, or an equal value stands for it; `clean` drops it"
+        });
+    }
+    nowhere.then_some("computed as written: constants, weights, inputs, control and effects are never rewritten")
+}
