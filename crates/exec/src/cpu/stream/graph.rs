@@ -68,38 +68,42 @@ pub(super) struct Graph {
 /// Bytes of intermediate elements an op may need for each element it gives: what it computes in, and a copy.
 const WORK: u64 = 16;
 
+/// Ops after each other that a range of rows goes through at most; what lies before them is made whole.
+const MAX_DEPTH: usize = 200;
+
 impl Graph {
     /// The rows of a constant tensor; `None` if they cannot be had range by range.
     pub fn of(consts: &[Constant], v: &Val) -> Option<Graph> {
-        let mut walk = Walk { consts, nodes: Vec::new(), known: BTreeMap::new() };
+        let mut walk = Walk { consts, nodes: Vec::new(), known: BTreeMap::new(), depth: 0 };
         let root = walk.feed(v, 0);
         let Feed::Part { node, along, .. } = &root else { return None };
-        let mut entries = vec![0u64; walk.nodes.len()];
-        entries[*node] = along.ratio() as u64;
+        // By node, the operands that read it, and how many entries each wants for a row. Equal operands want the same
+        // entries, which are computed once.
+        let mut wanted: Vec<Vec<(&Feed, u64)>> = vec![Vec::new(); walk.nodes.len()];
+        wanted[*node].push((&root, along.ratio() as u64));
         let mut row_bytes = row_size(v, 0).saturating_mul(2);
         for at in (0..walk.nodes.len()).rev() {
-            let mut seen: Vec<(&Feed, u64)> = Vec::new();
-            for (reader, feed) in readers(&walk.nodes, at) {
-                let Feed::Part { along, .. } = feed else { continue };
-                let wanted = entries[reader].saturating_mul(along.ratio() as u64);
-                // Equal ranges are computed once.
-                match seen.iter_mut().find(|(f, _)| *f == feed) {
-                    Some((_, most)) => *most = wanted.max(*most),
-                    None => seen.push((feed, wanted)),
+            let entries = wanted[at].iter().fold(0u64, |sum, (_, n)| sum.saturating_add(*n));
+            row_bytes = row_bytes.saturating_add(entries.saturating_mul(walk.nodes[at].bytes));
+            for feed in walk.nodes[at].how.feeds() {
+                let Feed::Part { node, along, .. } = feed else { continue };
+                let each = entries.saturating_mul(along.ratio() as u64);
+                match wanted[*node].iter_mut().find(|(f, _)| *f == feed) {
+                    Some((_, most)) => *most = each.max(*most),
+                    None => wanted[*node].push((feed, each)),
                 }
             }
-            let sum = seen.iter().fold(0u64, |sum, (_, n)| sum.saturating_add(*n));
-            entries[at] = entries[at].saturating_add(sum);
-            row_bytes = row_bytes.saturating_add(entries[at].saturating_mul(walk.nodes[at].bytes));
         }
         Some(Graph { nodes: walk.nodes, root, row_bytes })
     }
-}
 
-/// Operands that read a node, and whose they are.
-fn readers(nodes: &[Node], at: usize) -> impl Iterator<Item = (usize, &Feed)> {
-    let all = nodes.iter().enumerate().skip(at + 1).flat_map(|(i, n)| n.how.feeds().iter().map(move |f| (i, f)));
-    all.filter(move |(_, f)| matches!(f, Feed::Part { node, .. } if *node == at))
+    /// Tensors over constants that are held whole.
+    pub fn held(&self) -> impl Iterator<Item = &Val> {
+        self.nodes.iter().flat_map(|n| n.how.feeds()).filter_map(|f| match f {
+            Feed::All(v) | Feed::Cut(v, _) => Some(v),
+            Feed::Part { .. } => None,
+        })
+    }
 }
 
 /// Bytes of an entry of an axis.
@@ -113,6 +117,7 @@ struct Walk<'a> {
     nodes: Vec<Node>,
     /// Nodes by constant and axis; `None` where there is none.
     known: BTreeMap<(u32, usize), Option<usize>>,
+    depth: usize,
 }
 
 impl Walk<'_> {
@@ -135,7 +140,10 @@ impl Walk<'_> {
         if let Some(known) = self.known.get(&(id, axis)) {
             return *known;
         }
-        let made = self.make(id, axis).map(|node| {
+        self.depth += 1;
+        let made = if self.depth <= MAX_DEPTH { self.make(id, axis) } else { None };
+        self.depth -= 1;
+        let made = made.map(|node| {
             self.nodes.push(node);
             self.nodes.len() - 1
         });

@@ -149,6 +149,10 @@ impl<'a> Stream<'a> {
         let Feed::Part { node, which, along } = &graph.root else { return Err("a range comes from nothing".into()) };
         let mut others = self.others(*node, *which, rows);
         tell(0);
+        // Before there are ranges, so that both do not add up.
+        for v in graph.held() {
+            self.held(v)?;
+        }
         for start in (0..rows).step_by(step) {
             let range = start..(start + step).min(rows);
             let (needs, view) = along.part(&range);
