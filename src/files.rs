@@ -4,7 +4,7 @@ use crate::args::{Backend, SpecArgs};
 use crate::exit::Exit;
 use crate::output;
 use spinec_exec::checkpoint::Checkpoint;
-use spinec_exec::cpu::{Capacity, CpuRuntime};
+use spinec_exec::cpu::{Capacity, CpuRuntime, OnProgress};
 use spinec_exec::host::FsHost;
 use spinec_exec::interp_runtime::InterpRuntime;
 use spinec_exec::runtime::{Runtime, Tables};
@@ -105,7 +105,7 @@ pub fn bind_weights(
     store.ok_or(Exit::Checkpoint)
 }
 
-/// A runtime of the asked-for kind.
+/// A runtime of the asked-for kind, which tells of weights it is long in making.
 pub fn runtime(
     backend: Backend,
     tables: &Tables,
@@ -113,6 +113,7 @@ pub fn runtime(
     store: Box<dyn WeightStore + Send + Sync>,
     threads: usize,
     capacity: Capacity,
+    progress: Option<OnProgress>,
 ) -> Result<Box<dyn Runtime>, Exit> {
     match backend {
         Backend::Interp => Ok(Box::new(InterpRuntime::new(tables, numerics, store))),
@@ -122,7 +123,12 @@ pub fn runtime(
                 n => n,
             };
             match CpuRuntime::new(tables, store, threads, capacity) {
-                Ok(r) => Ok(Box::new(r)),
+                Ok(mut r) => {
+                    if let Some(tell) = progress {
+                        r.on_progress(tell);
+                    }
+                    Ok(Box::new(r))
+                }
                 Err(e) => {
                     output::error(&e.to_string());
                     Err(Exit::DoesNotFit)

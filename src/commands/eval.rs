@@ -16,6 +16,7 @@ use spinec_ir::ir::{Weight, WeightId};
 use spinec_ir::spec::load_graph;
 use spinec_ir::tensor::Tensor;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Evaluations have no serving bounds; memory is taken as positions are written.
 const CAPACITY: Capacity = Capacity { positions: 1 << 32, requests: 1 << 16 };
@@ -46,7 +47,8 @@ fn evaluate(args: &EvalArgs) -> Result<Evaluated, Exit> {
     let checkpoints = files::open_checkpoints(&system)?;
     let store = files::bind_weights(&system, &sources, checkpoints, args.strict)?;
     let tables = Tables { weights: system.weights.clone(), states: system.states.clone() };
-    let mut runtime = files::runtime(args.backend, &tables, system.numerics, Box::new(store), args.threads, CAPACITY)?;
+    let mut runtime =
+        files::runtime(args.backend, &tables, system.numerics, Box::new(store), args.threads, CAPACITY, None)?;
     eval_entry(&system, runtime.as_mut(), entry, &given, &options).map_err(|e| failed(e, &sources))
 }
 
@@ -74,7 +76,8 @@ fn graph(args: &EvalArgs, given: &BTreeMap<String, Tensor>, options: &EvalOption
     let module = loaded.module;
     let store = Given::new(&module.weights, given)?;
     let tables = Tables { weights: module.weights.clone(), states: module.states.clone() };
-    let mut runtime = files::runtime(args.backend, &tables, module.numerics, Box::new(store), args.threads, CAPACITY)?;
+    let mut runtime =
+        files::runtime(args.backend, &tables, module.numerics, Box::new(store), args.threads, CAPACITY, None)?;
     let program = runtime.add(module.clone()).map_err(|e| failed(e.into(), &loaded.sources))?;
     let mut out = Evaluated::default();
     once(runtime.as_mut(), program, &module, &module.funcs[0], given, options, &mut out)
@@ -126,6 +129,11 @@ impl Given {
 impl WeightStore for Given {
     fn weight(&self, id: WeightId, index: &[i64]) -> Result<Tensor, String> {
         self.tensors.get(&(id, index.to_vec())).cloned().ok_or_else(|| "the weight was not given".to_string())
+    }
+
+    fn rows(&self, id: WeightId, index: &[i64], rows: Range<usize>) -> Result<Tensor, String> {
+        let t = self.tensors.get(&(id, index.to_vec())).ok_or("the weight was not given")?;
+        t.rows(rows.clone()).ok_or_else(|| format!("extents {:?} have no entries {rows:?}", t.shape))
     }
 }
 

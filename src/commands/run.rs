@@ -7,7 +7,7 @@ use crate::output;
 use crate::planner;
 use serde::Deserialize;
 use serde_json::json;
-use spinec_exec::cpu::Capacity;
+use spinec_exec::cpu::{Capacity, OnProgress};
 use spinec_exec::engine::{
     Candidates, Engine, EngineError, EngineOptions, Events, Finished, Request, Sampling, Totals,
 };
@@ -20,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// Set by Ctrl-C.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// What the spinner says while the engine warms up.
+const COMPILING: &str = "compiling phases, packing weights";
 
 /// Tokens emitted when nothing is said.
 const DEFAULT_MAX_TOKENS: usize = 256;
@@ -52,9 +55,17 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
     let tables = Tables { weights: system.weights.clone(), states: system.states.clone() };
     let whole = |n: i64| usize::try_from(n).unwrap_or(usize::MAX);
     let capacity = Capacity::of(whole(system.serve.requests), whole(system.serve.context + system.serve.block));
-    let runtime = files::runtime(args.backend, &tables, system.numerics, Box::new(store), args.threads, capacity)?;
+    let runtime = files::runtime(
+        args.backend,
+        &tables,
+        system.numerics,
+        Box::new(store),
+        args.threads,
+        capacity,
+        making(&progress),
+    )?;
     let runtime = if args.unplanned { runtime } else { planner::planned(runtime, &system) };
-    progress.finish_and_clear();
+    progress.set_message(COMPILING);
     let options = EngineOptions {
         target_only: args.target_only,
         width: args.width,
@@ -64,7 +75,10 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
         },
         ..EngineOptions::default()
     };
-    let fail = |e: EngineError| engine_failed(e, &sources);
+    let fail = |e: EngineError| {
+        progress.finish_and_clear();
+        engine_failed(e, &sources)
+    };
     let mut engine = Engine::new(&system, runtime, tokenizer, stop_ids, options).map_err(fail)?;
     let single = requests.len() == 1;
     for r in requests {
@@ -73,9 +87,8 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
     // Without a handler Ctrl-C ends the process at once, which is what happens if none can be set.
     let _ = ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed));
     engine.interrupt_on(&INTERRUPTED);
-    let compiling = self::progress("compiling phases, packing weights");
     engine.warm_up().map_err(fail)?;
-    compiling.finish_and_clear();
+    progress.finish_and_clear();
     let load = began.elapsed();
     let started = Instant::now();
     let mut watch = Watch { stream: single && !args.json, spans: args.trace.is_some().then(Vec::new), zero: began };
@@ -116,6 +129,24 @@ fn progress(message: &'static str) -> indicatif::ProgressBar {
     bar.set_message(message);
     bar.enable_steady_tick(Duration::from_millis(100));
     bar
+}
+
+/// Shows how far the making of a weight is; nobody is told where nothing is shown.
+fn making(bar: &indicatif::ProgressBar) -> Option<OnProgress> {
+    if bar.is_hidden() {
+        return None;
+    }
+    let bar = bar.clone();
+    Some(Box::new(move |p| {
+        if bar.is_finished() {
+            return;
+        }
+        if p.done < p.rows {
+            bar.set_message(format!("{COMPILING}: {} {} %", p.name, 100 * p.done / p.rows.max(1)));
+        } else {
+            bar.set_message(COMPILING);
+        }
+    }))
 }
 
 fn engine_failed(e: EngineError, sources: &spinec_ir::diag::SourceMap) -> Exit {

@@ -4,7 +4,7 @@ use crate::runtime::{Bytes, Mode, ProgramId, RequestId, RunError, Runtime, Table
 use spinec_ir::interp::{self, NoObserver, Observer, RequestState, WeightStore};
 use spinec_ir::ir::{Module, WeightId, text};
 use spinec_ir::plan::{Plan, derived_element};
-use spinec_ir::tensor::{Data, Tensor};
+use spinec_ir::tensor::Tensor;
 use spinec_ir::ty::Numerics;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -75,17 +75,9 @@ impl WeightStore for Derived<'_> {
 
 /// Entry `i` of the first axis.
 fn row(t: &Tensor, i: usize) -> Option<Tensor> {
-    let (n, shape) = t.shape.split_first()?;
-    let size: usize = shape.iter().product();
-    let range = i.checked_mul(size)?..i.checked_add(1)?.checked_mul(size)?;
-    let data = (i < *n).then(|| match &t.data {
-        Data::F64(x) => x.get(range).map(|x| Data::F64(x.to_vec())),
-        Data::F32(x) => x.get(range).map(|x| Data::F32(x.to_vec())),
-        Data::I32(x) => x.get(range).map(|x| Data::I32(x.to_vec())),
-        Data::U8(x) => x.get(range).map(|x| Data::U8(x.to_vec())),
-        Data::Bool(x) => x.get(range).map(|x| Data::Bool(x.to_vec())),
-    })??;
-    Tensor::new(t.dtype, shape.to_vec(), data)
+    let mut one = t.rows(i..i.checked_add(1)?)?;
+    one.shape.remove(0);
+    Some(one)
 }
 
 /// Keeps every weight once it was asked for.

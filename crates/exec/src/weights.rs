@@ -8,6 +8,7 @@ use spinec_ir::spec::system::CheckpointRef;
 use spinec_ir::tensor::{Data, Tensor};
 use spinec_ir::ty::DType;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Opened checkpoints by name, with the tensor behind every weight.
 pub struct CheckpointWeights {
@@ -190,8 +191,9 @@ fn matches_pattern(pattern: &str, name: &str) -> bool {
     rest.is_empty() || (any && (last.is_empty() || name.ends_with(last)))
 }
 
-impl WeightStore for CheckpointWeights {
-    fn weight(&self, id: WeightId, index: &[i64]) -> Result<Tensor, String> {
+impl CheckpointWeights {
+    /// A weight, or entries of its first axis.
+    fn read(&self, id: WeightId, index: &[i64], rows: Option<Range<usize>>) -> Result<Tensor, String> {
         let w = self.weights.get(id.index()).ok_or("there is no such weight")?;
         let (checkpoint, name) =
             tensor_name(w, index).ok_or_else(|| format!("weight `{}` is bound to no tensor", w.name))?;
@@ -200,14 +202,45 @@ impl WeightStore for CheckpointWeights {
             .get(&checkpoint)
             .and_then(|c| c.tensor(&name))
             .ok_or_else(|| format!("checkpoint `{checkpoint}` has no tensor `{name}`"))?;
-        let wide = view.shape().to_vec();
-        let t = if w.ty.dtype == DType::F64 {
-            Tensor::new(DType::F64, wide, Data::F64(view.to_f64().map_err(|e| e.to_string())?))
+        let mut shape = view.shape().to_vec();
+        let mut range = 0..view.len();
+        if let Some(rows) = rows {
+            let no_rows = || format!("tensor `{name}` of extents {:?} has no entries {rows:?}", view.shape());
+            let (n, inner) = shape.split_first_mut().ok_or_else(no_rows)?;
+            if rows.start > rows.end || rows.end > *n {
+                return Err(no_rows());
+            }
+            let size: usize = inner.iter().product();
+            range = rows.start * size..rows.end * size;
+            *n = rows.len();
+        }
+        let dtype = w.ty.dtype;
+        let t = if dtype == DType::F64 {
+            let mut out = vec![0.0; range.len()];
+            view.read_f64(range, &mut out).map_err(|e| e.to_string())?;
+            Tensor::new(DType::F64, shape, Data::F64(out))
         } else {
-            Tensor::new(DType::F32, wide, Data::F32(view.to_f32().map_err(|e| e.to_string())?))
+            let mut out = vec![0.0; range.len()];
+            view.read_f32(range, &mut out).map_err(|e| e.to_string())?;
+            // bf16 numbers need no rounding to be bf16.
+            let exact = dtype == DType::BF16 && view.dtype() == Dtype::BF16;
+            Tensor::new(if exact { DType::BF16 } else { DType::F32 }, shape, Data::F32(out))
         };
         let t = t.ok_or_else(|| format!("tensor `{name}` does not fill its shape"))?;
-        t.cast(w.ty.dtype).ok_or_else(|| format!("tensor `{name}` cannot be {}", w.ty.dtype))
+        if t.dtype == dtype {
+            return Ok(t);
+        }
+        t.cast(dtype).ok_or_else(|| format!("tensor `{name}` cannot be {dtype}"))
+    }
+}
+
+impl WeightStore for CheckpointWeights {
+    fn weight(&self, id: WeightId, index: &[i64]) -> Result<Tensor, String> {
+        self.read(id, index, None)
+    }
+
+    fn rows(&self, id: WeightId, index: &[i64], rows: Range<usize>) -> Result<Tensor, String> {
+        self.read(id, index, Some(rows))
     }
 }
 

@@ -129,3 +129,24 @@ fn packed_bf16_takes_two_bytes_a_weight() {
     assert_eq!(PackedB::<f32>::from_bf16(&pool, &vec![0; 192 * 512], 512, 192).bytes(), 2 * 192 * 512);
     assert_eq!(PackedB::new(&pool, &vec![0.0_f32; 192 * 512], 512, 192).bytes(), 4 * 192 * 512);
 }
+
+#[test]
+fn a_weight_packed_by_pieces_is_the_weight_packed_at_once() {
+    let pool = Pool::new(2);
+    let (outputs, inputs, rows) = (150, 33, 3);
+    let x = numbers::<f32>(rows * inputs, 21);
+    let bits: Vec<u16> = numbers::<f32>(outputs * inputs, 22).iter().map(|x| (x.to_bits() >> 16) as u16).collect();
+    let w: Vec<f32> = bits.iter().map(|b| f32::from_bits(u32::from(*b) << 16)).collect();
+    let want = run(&pool, &x, rows, &PackedB::new(&pool, &w, outputs, inputs));
+    for step in [1, 7, 16, 64, 100] {
+        let mut plain = PackedB::zeros(outputs, inputs);
+        let mut halves = PackedB::zeros_bf16(outputs, inputs);
+        for first in (0..outputs).step_by(step) {
+            let part = first * inputs..(first + step).min(outputs) * inputs;
+            plain.put(&pool, first, &w[part.clone()]);
+            halves.put_bf16(&pool, first, &bits[part]);
+        }
+        assert_bits(&run(&pool, &x, rows, &plain), &want, &format!("{step} rows"));
+        assert_bits(&run(&pool, &x, rows, &halves), &want, &format!("{step} rows of bf16"));
+    }
+}

@@ -1,6 +1,7 @@
 //! Dense host tensors: what graphs take and give on every backend.
 
 use crate::ty::DType;
+use std::ops::Range;
 
 /// Elements in row-major order.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,6 +94,25 @@ impl Tensor {
         self.data.is_empty()
     }
 
+    /// Entries `rows` of the first axis; `None` if there are not as many, or no axis.
+    pub fn rows(&self, rows: Range<usize>) -> Option<Tensor> {
+        let (n, inner) = self.shape.split_first()?;
+        if rows.start > rows.end || rows.end > *n {
+            return None;
+        }
+        let size: usize = inner.iter().product();
+        let range = rows.start * size..rows.end * size;
+        let data = match &self.data {
+            Data::F64(x) => Data::F64(x.get(range)?.to_vec()),
+            Data::F32(x) => Data::F32(x.get(range)?.to_vec()),
+            Data::I32(x) => Data::I32(x.get(range)?.to_vec()),
+            Data::U8(x) => Data::U8(x.get(range)?.to_vec()),
+            Data::Bool(x) => Data::Bool(x.get(range)?.to_vec()),
+        };
+        let shape = std::iter::once(rows.len()).chain(inner.iter().copied()).collect();
+        Tensor::new(self.dtype, shape, data)
+    }
+
     /// All elements as f64; bits of f8e4m3 are not decoded.
     pub fn to_f64(&self) -> Vec<f64> {
         match &self.data {
@@ -157,6 +177,15 @@ mod tests {
                 assert!(a == b || (a.is_nan() && b.is_nan()), "{x:e}: {a:e} against {b:e}");
             }
         }
+    }
+
+    #[test]
+    fn rows_are_entries_of_the_first_axis() {
+        let t = Tensor::i32(vec![3, 2], vec![0, 1, 2, 3, 4, 5]);
+        assert_eq!(t.rows(1..3), Some(Tensor::i32(vec![2, 2], vec![2, 3, 4, 5])));
+        assert_eq!(t.rows(2..2), Some(Tensor::i32(vec![0, 2], vec![])));
+        assert_eq!(t.rows(2..4), None);
+        assert_eq!(Tensor::i32(vec![], vec![7]).rows(0..1), None);
     }
 
     #[test]

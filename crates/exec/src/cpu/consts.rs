@@ -3,12 +3,11 @@
 //! A constant is identified by what it is, not by who asks: weights by their tensor, results of ops by op, attributes
 //! and operands. Nothing is fetched, computed or packed before an instruction needs it, and each form is made once.
 
-use super::elements::{Elem, Elements, Kind};
-use super::emit::{Call, evaluate};
+use super::elements::{Elements, Kind};
+use super::emit::Call;
 use super::instr::{Packed, TapsOf};
+use super::stream::{Making, OnProgress, Streaming};
 use super::view::View;
-use crate::kernels::conv::Taps;
-use crate::kernels::gemm::PackedB;
 use crate::threads::Pool;
 use crate::weights::tensor_name;
 use spinec_ir::interp::{WeightStore, f8};
@@ -17,6 +16,7 @@ use spinec_ir::ops::Opcode;
 use spinec_ir::tensor::Tensor;
 use spinec_ir::ty::DType;
 use std::collections::BTreeMap;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 /// A tensor while a tape is built.
@@ -52,7 +52,8 @@ impl Val {
     }
 }
 
-enum Origin {
+/// Where a constant comes from.
+pub(super) enum Origin {
     Weight(WeightId, Vec<i64>),
     /// Elements that were given.
     Value,
@@ -66,38 +67,43 @@ enum Origin {
     },
 }
 
-struct Constant {
-    dtype: DType,
-    shape: Vec<usize>,
-    origin: Origin,
-    plain: Option<Arc<Elements>>,
+/// A constant; its elements once they are kept.
+pub(super) struct Constant {
+    pub dtype: DType,
+    pub shape: Vec<usize>,
+    pub origin: Origin,
+    pub plain: Option<Arc<Elements>>,
 }
 
 /// Whom a constant's bytes count for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Owner {
+pub(super) enum Owner {
     Weights,
     Derived,
     HeadFp8,
 }
 
 /// A form of a constant with its bytes.
-struct Form<T> {
-    owner: Owner,
-    bytes: u64,
-    what: T,
+pub(super) struct Form<T> {
+    pub owner: Owner,
+    pub bytes: u64,
+    pub what: T,
 }
 
 /// Weights and constants of a runtime.
 pub(super) struct Shared {
     pub pool: Pool,
+    pub streaming: Streaming,
+    pub progress: Option<OnProgress>,
     store: Box<dyn WeightStore + Send + Sync>,
     weights: Vec<Weight>,
-    consts: Vec<Constant>,
+    pub consts: Vec<Constant>,
     by_key: BTreeMap<String, u32>,
-    packed: BTreeMap<(String, bool), Form<Packed>>,
-    tables: BTreeMap<String, Option<Form<Arc<Vec<u16>>>>>,
-    taps: BTreeMap<(String, bool), Form<Arc<TapsOf>>>,
+    /// Names of derived weights by constant.
+    names: BTreeMap<u32, String>,
+    pub packed: BTreeMap<(String, bool), Form<Packed>>,
+    pub tables: BTreeMap<String, Option<Form<Arc<Vec<u16>>>>>,
+    pub taps: BTreeMap<(String, bool), Form<Arc<TapsOf>>>,
 }
 
 type Step<T> = Result<T, String>;
@@ -106,10 +112,13 @@ impl Shared {
     pub fn new(weights: &[Weight], store: Box<dyn WeightStore + Send + Sync>, threads: usize) -> Shared {
         Shared {
             pool: Pool::new(threads),
+            streaming: Streaming::default(),
+            progress: None,
             store,
             weights: weights.to_vec(),
             consts: Vec::new(),
             by_key: BTreeMap::new(),
+            names: BTreeMap::new(),
             packed: BTreeMap::new(),
             tables: BTreeMap::new(),
             taps: BTreeMap::new(),
@@ -184,65 +193,63 @@ impl Shared {
         }
     }
 
-    /// The elements of a whole constant, not kept if they are a weight's.
-    fn elements(&mut self, id: u32) -> Step<Arc<Elements>> {
+    /// The name of a derived weight that is this constant.
+    pub fn name(&mut self, v: &Val, name: &str) {
+        if let Src::Const(id) = v.src {
+            self.names.entry(id).or_insert_with(|| name.to_owned());
+        }
+    }
+
+    /// What a constant is called.
+    pub fn name_of(&self, id: u32) -> String {
+        match (&self.consts[id as usize].origin, self.names.get(&id)) {
+            (_, Some(name)) => name.clone(),
+            (Origin::Weight(weight, _), _) => self.weights[weight.index()].name.to_string(),
+            (Origin::Derived { code, .. }, _) => code.name().to_owned(),
+            (Origin::Value, _) => "value".to_owned(),
+        }
+    }
+
+    /// A constant that is a weight from the store, or entries of its first axis.
+    pub fn read(&self, id: u32, rows: Option<Range<usize>>) -> Step<Elements> {
         let c = &self.consts[id as usize];
-        if let Some(e) = &c.plain {
-            return Ok(e.clone());
-        }
-        match &c.origin {
-            Origin::Value => Err("a value without elements".into()),
-            Origin::Weight(weight, index) => {
-                let w = &self.weights[weight.index()];
-                let t =
-                    self.store.weight(*weight, index).map_err(|m| format!("weight `{}` at {index:?}: {m}", w.name))?;
-                if t.dtype != c.dtype || t.shape != c.shape || t.len() != c.shape.iter().product::<usize>() {
-                    let (dtype, shape) = (c.dtype, &c.shape);
-                    return Err(format!("weight `{}` is {}{:?}, not {dtype}{shape:?}", w.name, t.dtype, t.shape));
-                }
-                Ok(Arc::new(Elements::of(&t)))
+        let Origin::Weight(weight, index) = &c.origin else { return Err("a constant is no weight".into()) };
+        let w = &self.weights[weight.index()];
+        let mut shape = c.shape.clone();
+        let t = match rows {
+            None => self.store.weight(*weight, index),
+            Some(rows) => {
+                shape.iter_mut().take(1).for_each(|n| *n = rows.len());
+                self.store.rows(*weight, index, rows)
             }
-            Origin::Derived { code, attrs, operands, results, which } => {
-                let (code, attrs, operands, results) = (*code, attrs.clone(), operands.clone(), results.clone());
-                let first = id as usize - which;
-                let mut given = Vec::new();
-                for v in &operands {
-                    given.push((v.dtype, v.view.shape.clone(), self.viewed(v)?));
-                }
-                for (i, e) in evaluate(self, code, &attrs, given, &results)?.into_iter().enumerate() {
-                    self.consts[first + i].plain = Some(Arc::new(e));
-                }
-                let made = self.consts[id as usize].plain.clone();
-                made.ok_or_else(|| "an op did not make all its results".into())
-            }
+        };
+        let t = t.map_err(|m| format!("weight `{}` at {index:?}: {m}", w.name))?;
+        if t.dtype != c.dtype || t.shape != shape || t.len() != shape.iter().product::<usize>() {
+            let dtype = c.dtype;
+            return Err(format!("weight `{}` is {}{:?}, not {dtype}{shape:?}", w.name, t.dtype, t.shape));
         }
+        Ok(Elements::from_tensor(t))
     }
 
     /// The elements of a whole constant, kept from now on.
     pub fn plain(&mut self, id: u32) -> Step<Arc<Elements>> {
-        let e = self.elements(id)?;
+        let e = self.whole(id, &mut Making::default())?;
         self.consts[id as usize].plain = Some(e.clone());
         Ok(e)
     }
 
     /// The elements a view of a constant shows, in row-major order.
     pub fn viewed(&mut self, v: &Val) -> Step<Elements> {
-        fn pick<E: Elem>(e: &Elements, view: &View) -> Option<Elements> {
-            let all = E::of(e)?;
-            if view.is_dense() {
-                return Some(E::wrap(all.get(view.offset..view.offset + view.len())?.to_vec()));
+        let mut all = Elements::empty(v.kind());
+        let room = v.view.len();
+        self.rows(v, &mut |_, rows, e| {
+            if rows.start == 0 {
+                all.reserve(room);
             }
-            Some(E::wrap(view.places().into_iter().map(|p| all[p]).collect()))
-        }
-        let Src::Const(id) = v.src else { return Err("a buffer is no constant".into()) };
-        let e = self.elements(id)?;
-        let picked = match e.kind() {
-            Kind::F32 => pick::<f32>(&e, &v.view),
-            Kind::F64 => pick::<f64>(&e, &v.view),
-            Kind::I32 => pick::<i32>(&e, &v.view),
-            Kind::U8 => pick::<u8>(&e, &v.view),
-        };
-        picked.ok_or_else(|| "a view leaves its constant".into())
+            all.append(e);
+            ControlFlow::Continue(())
+        })?;
+        Ok(all)
     }
 
     /// A constant of one element as a number.
@@ -257,75 +264,11 @@ impl Shared {
         })
     }
 
-    fn owner_of(&self, v: &Val) -> Owner {
+    pub fn owner_of(&self, v: &Val) -> Owner {
         match v.src {
             Src::Const(id) => self.owner(id),
             Src::Buf(_) => Owner::Derived,
         }
-    }
-
-    /// A constant matrix packed for products in f64 (`wide`) or f32. Weights whose every element is a bf16 number are
-    /// packed as such, at half the size and with the same results.
-    pub fn packed(&mut self, v: &Val, wide: bool) -> Step<Packed> {
-        let key = (v.key(), wide);
-        if let Some(form) = self.packed.get(&key) {
-            return Ok(form.what.clone());
-        }
-        let [outputs, inputs] = *v.view.shape.as_slice() else { return Err("a matrix is needed".into()) };
-        let elements = self.viewed(v)?;
-        let pool = &self.pool;
-        let (what, bytes) = if wide {
-            let p = PackedB::new(pool, &f64s(&elements, v.dtype), outputs, inputs);
-            let bytes = p.bytes();
-            (Packed::F64(Arc::new(p)), bytes)
-        } else {
-            let x = f32s(elements, v.dtype);
-            let p = match bf16_bits(&x) {
-                Some(bits) => PackedB::from_bf16(pool, &bits, outputs, inputs),
-                None => PackedB::new(pool, &x, outputs, inputs),
-            };
-            let bytes = p.bytes();
-            (Packed::F32(Arc::new(p)), bytes)
-        };
-        let owner = self.owner_of(v);
-        self.packed.insert(key, Form { owner, bytes: bytes as u64, what: what.clone() });
-        Ok(what)
-    }
-
-    /// A weight of f32 kind as a table of bf16 bits, if it is one.
-    pub fn bf16_table(&mut self, v: &Val) -> Step<Option<Arc<Vec<u16>>>> {
-        let key = v.key();
-        if let Some(known) = self.tables.get(&key) {
-            return Ok(known.as_ref().map(|f| f.what.clone()));
-        }
-        let form = match self.viewed(v)? {
-            Elements::F32(x) => bf16_bits(&x).map(|bits| {
-                let bytes = 2 * bits.len() as u64;
-                Form { owner: self.owner_of(v), bytes, what: Arc::new(bits) }
-            }),
-            _ => None,
-        };
-        let what = form.as_ref().map(|f| f.what.clone());
-        self.tables.insert(key, form);
-        Ok(what)
-    }
-
-    /// Constant filter taps of `channels` channels.
-    pub fn taps(&mut self, v: &Val, channels: usize, wide: bool) -> Step<Arc<TapsOf>> {
-        let key = (v.key(), wide);
-        if let Some(form) = self.taps.get(&key) {
-            return Ok(form.what.clone());
-        }
-        let elements = self.viewed(v)?;
-        let bytes = elements.bytes();
-        let what = Arc::new(if wide {
-            TapsOf::F64(Taps::new(&f64s(&elements, v.dtype), channels))
-        } else {
-            TapsOf::F32(Taps::new(&f32s(elements, v.dtype), channels))
-        });
-        let owner = self.owner_of(v);
-        self.taps.insert(key, Form { owner, bytes, what: what.clone() });
-        Ok(what)
     }
 
     /// Bytes of weights, of derived values and of 8-bit copies.
@@ -338,30 +281,5 @@ impl Shared {
         self.tables.values().flatten().for_each(|f| out[f.owner as usize] += f.bytes);
         self.taps.values().for_each(|f| out[f.owner as usize] += f.bytes);
         out
-    }
-}
-
-/// The upper halves of numbers that all are bf16 numbers.
-fn bf16_bits(x: &[f32]) -> Option<Vec<u16>> {
-    x.iter().all(|x| x.to_bits() & 0xffff == 0).then(|| x.iter().map(|x| (x.to_bits() >> 16) as u16).collect())
-}
-
-fn f64s(e: &Elements, dtype: DType) -> Vec<f64> {
-    match e {
-        Elements::F64(v) => v.clone(),
-        Elements::F32(v) => v.iter().map(|x| f64::from(*x)).collect(),
-        Elements::I32(v) => v.iter().map(|x| f64::from(*x)).collect(),
-        Elements::U8(v) if dtype == DType::F8E4M3 => v.iter().map(|x| f64::from(f8::decode(*x))).collect(),
-        Elements::U8(v) => v.iter().map(|x| f64::from(*x)).collect(),
-    }
-}
-
-fn f32s(e: Elements, dtype: DType) -> Vec<f32> {
-    match e {
-        Elements::F32(v) => v,
-        Elements::F64(v) => v.iter().map(|x| *x as f32).collect(),
-        Elements::I32(v) => v.iter().map(|x| *x as f32).collect(),
-        Elements::U8(v) if dtype == DType::F8E4M3 => v.iter().map(|x| f8::decode(*x)).collect(),
-        Elements::U8(v) => v.iter().map(|x| f32::from(*x)).collect(),
     }
 }

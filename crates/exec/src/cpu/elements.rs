@@ -57,6 +57,58 @@ impl Elements {
         }
     }
 
+    /// The elements of a tensor that is not needed any more.
+    pub fn from_tensor(t: Tensor) -> Elements {
+        match t.data {
+            Data::F64(v) => Elements::F64(v),
+            Data::F32(v) => Elements::F32(v),
+            Data::I32(v) => Elements::I32(v),
+            Data::U8(v) => Elements::U8(v),
+            Data::Bool(v) => Elements::U8(v.into_iter().map(u8::from).collect()),
+        }
+    }
+
+    /// No elements of a kind.
+    pub fn empty(kind: Kind) -> Elements {
+        match kind {
+            Kind::F32 => Elements::F32(Vec::new()),
+            Kind::F64 => Elements::F64(Vec::new()),
+            Kind::I32 => Elements::I32(Vec::new()),
+            Kind::U8 => Elements::U8(Vec::new()),
+        }
+    }
+
+    /// Makes room for exactly so many more.
+    pub fn reserve(&mut self, n: usize) {
+        match self {
+            Elements::F32(v) => v.reserve_exact(n),
+            Elements::F64(v) => v.reserve_exact(n),
+            Elements::I32(v) => v.reserve_exact(n),
+            Elements::U8(v) => v.reserve_exact(n),
+        }
+    }
+
+    /// Puts elements of the same kind behind; those of another kind are left away.
+    pub fn append(&mut self, more: &Elements) {
+        match (self, more) {
+            (Elements::F32(v), Elements::F32(m)) => v.extend_from_slice(m),
+            (Elements::F64(v), Elements::F64(m)) => v.extend_from_slice(m),
+            (Elements::I32(v), Elements::I32(m)) => v.extend_from_slice(m),
+            (Elements::U8(v), Elements::U8(m)) => v.extend_from_slice(m),
+            _ => {}
+        }
+    }
+
+    /// What a view of them shows, in row-major order; `None` if it leaves them.
+    pub fn viewed(&self, view: &View) -> Option<Elements> {
+        match self {
+            Elements::F32(v) => view.gather(v).map(Elements::F32),
+            Elements::F64(v) => view.gather(v).map(Elements::F64),
+            Elements::I32(v) => view.gather(v).map(Elements::I32),
+            Elements::U8(v) => view.gather(v).map(Elements::U8),
+        }
+    }
+
     pub fn kind(&self) -> Kind {
         match self {
             Elements::F32(_) => Kind::F32,
@@ -85,7 +137,6 @@ pub(super) trait Elem: Copy + Default + PartialEq + Send + Sync + 'static {
     const KIND: Kind;
     /// The elements, if they are of this type.
     fn of(e: &Elements) -> Option<&[Self]>;
-    fn wrap(v: Vec<Self>) -> Elements;
     fn slots(a: &Arena) -> &[Vec<Self>];
     fn slots_mut(a: &mut Arena) -> &mut Vec<Vec<Self>>;
 }
@@ -99,9 +150,6 @@ macro_rules! elem {
                     Elements::$kind(v) => Some(v),
                     _ => None,
                 }
-            }
-            fn wrap(v: Vec<Self>) -> Elements {
-                Elements::$kind(v)
             }
             fn slots(a: &Arena) -> &[Vec<Self>] {
                 &a.$field

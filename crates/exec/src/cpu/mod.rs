@@ -11,6 +11,7 @@
 mod consts;
 mod elements;
 mod emit;
+mod forms;
 mod fuse;
 mod instr;
 mod map;
@@ -18,10 +19,12 @@ mod number;
 mod plan;
 mod run;
 mod states;
+mod stream;
 mod view;
 mod walk;
 
 pub use states::Capacity;
+pub use stream::{DIRECT_BYTES, OnProgress, Progress, Streaming, TRANSIENT_BYTES};
 
 use crate::runtime::{Bytes, Mode, ProgramId, RequestId, RunError, Runtime, Tables};
 use consts::Shared;
@@ -73,6 +76,16 @@ impl CpuRuntime {
             states: States::new(&tables.states, capacity)?,
             programs: Vec::new(),
         })
+    }
+
+    /// How constants are made from now on.
+    pub fn set_streaming(&mut self, streaming: Streaming) {
+        self.shared.streaming = streaming;
+    }
+
+    /// Whom to tell about constants that are streamed. No result depends on it.
+    pub fn on_progress(&mut self, tell: OnProgress) {
+        self.shared.progress = Some(tell);
     }
 
     /// Builds the tape of a function for inputs of the shapes of these, weights included, so that the first run does not

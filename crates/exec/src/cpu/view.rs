@@ -154,6 +154,24 @@ impl View {
         Some(View { shape: shape.to_vec(), strides, offset: self.offset })
     }
 
+    /// The elements of `all` it shows, in row-major order; `None` if it leaves them.
+    pub fn gather<E: Copy>(&self, all: &[E]) -> Option<Vec<E>> {
+        fn walk<E: Copy>(axes: &[(usize, usize)], all: &[E], out: &mut Vec<E>) {
+            match axes {
+                [] => out.extend(all.first()),
+                [(n, 1)] => out.extend_from_slice(&all[..*n]),
+                [(n, step)] => out.extend((0..*n).map(|i| all[i * step])),
+                [(n, step), inner @ ..] => (0..*n).for_each(|i| walk(inner, &all[i * step..], out)),
+            }
+        }
+        let shown = all.get(self.offset..self.offset.checked_add(self.span())?)?;
+        let mut out = Vec::with_capacity(self.len());
+        if self.len() > 0 {
+            walk(&self.merged(), shown, &mut out);
+        }
+        Some(out)
+    }
+
     /// Every element's place in row-major order, the offset included.
     pub fn places(&self) -> Vec<usize> {
         let mut out = vec![self.offset];
@@ -185,6 +203,25 @@ mod tests {
         assert!(base.slice(2, 1, 4).reshape(&[24, 4]).is_some());
         assert!(base.slice(2, 1, 4).reshape(&[96]).is_none());
         assert!(View::dense(&[3]).broadcast(&[2, 3]).and_then(|v| v.reshape(&[6])).is_none());
+    }
+
+    #[test]
+    fn gathering_follows_places() {
+        let all: Vec<usize> = (0..192).collect();
+        let base = View::dense(&[4, 6, 8]);
+        let repeated = View::dense(&[6]).broadcast(&[2, 6]).unwrap_or(base.clone());
+        for view in [
+            base.clone(),
+            base.transpose(&[2, 0, 1]),
+            base.slice(1, 2, 3),
+            base.index(2, 5),
+            base.slice(0, 4, 0),
+            repeated,
+        ] {
+            assert_eq!(view.gather(&all), Some(view.places()), "{view:?}");
+        }
+        assert_eq!(base.gather(&all[..191]), None);
+        assert_eq!(View { shape: vec![], strides: vec![], offset: 7 }.gather(&all), Some(vec![7]));
     }
 
     #[test]

@@ -272,7 +272,11 @@ impl Walk<'_> {
         let Some(Slot::Tensor(out)) = inner.region(region)?.into_iter().next() else {
             return Err("a derived weight has no value".into());
         };
-        if out.is_const() { Ok(out) } else { Err(format!("derived weight `{}` is not constant", func.name)) }
+        if !out.is_const() {
+            return Err(format!("derived weight `{}` is not constant", func.name));
+        }
+        self.emit.shared.name(&out, &weight.name);
+        Ok(out)
     }
 
     fn open(&mut self, op: &Op) -> Step<StateRef> {

@@ -46,6 +46,7 @@ use crate::ir::{Func, Module, WeightId};
 use crate::tensor::Tensor;
 use call::Slot;
 use machine::Machine;
+use std::ops::Range;
 
 /// Gives weights to a run.
 pub trait WeightStore {
@@ -55,6 +56,17 @@ pub trait WeightStore {
     /// # Errors
     /// A message that says why there is none.
     fn weight(&self, id: WeightId, index: &[i64]) -> Result<Tensor, String>;
+
+    /// Entries `rows` of the first axis of what [`WeightStore::weight`] gives, bit for bit. A store that need not look at the
+    /// other entries should not.
+    ///
+    /// # Errors
+    /// As [`WeightStore::weight`], or there are no such entries.
+    fn rows(&self, id: WeightId, index: &[i64], rows: Range<usize>) -> Result<Tensor, String> {
+        let whole = self.weight(id, index)?;
+        let shape = whole.shape.clone();
+        whole.rows(rows.clone()).ok_or_else(|| format!("extents {shape:?} have no entries {rows:?}"))
+    }
 }
 
 /// What an advancing op leaves behind.

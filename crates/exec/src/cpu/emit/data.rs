@@ -36,6 +36,8 @@ impl Emitter<'_> {
                 }
                 match x.view.reshape(shape) {
                     Some(view) => Some(view),
+                    // Constants that have to be copied for it become a constant.
+                    None if x.is_const() => return Ok(None),
                     None => {
                         let x = self.dense(x)?;
                         let view = x.view.reshape(shape).ok_or("a dense tensor takes any shape")?;

@@ -20,7 +20,6 @@ use super::view::{View, count};
 use crate::runtime::Mode;
 use spinec_ir::ir::{Attr, Attrs};
 use spinec_ir::ops::Opcode;
-use spinec_ir::tensor::{Data, Tensor};
 use spinec_ir::ty::DType;
 use std::sync::Arc;
 
@@ -257,6 +256,24 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    /// The tape of what was emitted, with elements in the place of the first buffers.
+    fn finish_on(mut self, given: &[Given], outputs: &[Val]) -> Step<Tape> {
+        let mut out = Vec::new();
+        for v in outputs {
+            out.push(Output { dtype: v.dtype, view: v.view.clone(), elements: self.read(v)? });
+        }
+        let ins = self.instrs.iter_mut().flat_map(|i| &mut i.ins);
+        for r in ins.chain(out.iter_mut().map(|o| &mut o.elements)) {
+            if let Place::Slot(b) = r.place
+                && let Some((.., elements)) = given.get(b as usize)
+            {
+                r.place = Place::Held(elements.clone());
+            }
+        }
+        let tape = Tape { inputs: vec![], requests: 0, instrs: self.instrs, outputs: out, sizes: Default::default() };
+        Ok(plan(tape, &self.buffers))
+    }
+
     /// The tape of what was emitted.
     pub fn finish(mut self, inputs: Vec<(DType, Vec<usize>, Val)>, outputs: &[Val], requests: usize) -> Step<Tape> {
         let mut out = Vec::new();
@@ -269,35 +286,27 @@ impl<'a> Emitter<'a> {
     }
 }
 
-/// The results of one op on given operands.
+/// An operand of [`evaluate`]: its elements in row-major order.
+pub(super) type Given = (DType, Vec<usize>, Arc<Elements>);
+
+/// The results of one op on given operands, which are taken for values of a run: the kernels are those of a run too.
 pub(super) fn evaluate(
     shared: &mut Shared,
     code: Opcode,
     attrs: &Attrs,
-    operands: Vec<(DType, Vec<usize>, Elements)>,
+    operands: &[Given],
     results: &[(DType, Vec<usize>)],
 ) -> Step<Vec<Elements>> {
     let mut emitter = Emitter::new(shared);
-    let mut inputs = Vec::new();
-    for (dtype, shape, _) in &operands {
-        let v = emitter.fresh(*dtype, shape);
-        inputs.push((*dtype, shape.clone(), v));
-    }
-    let vals: Vec<Val> = inputs.iter().map(|(_, _, v)| v.clone()).collect();
-    let made = emitter.op(&Call { code, attrs, operands: &vals, results })?;
-    let tape = emitter.finish(inputs, &made, 0)?;
-    let mut tensors = Vec::new();
+    let mut vals = Vec::new();
     for (dtype, shape, elements) in operands {
-        let data = match elements {
-            Elements::F32(v) => Data::F32(v),
-            Elements::F64(v) => Data::F64(v),
-            Elements::I32(v) => Data::I32(v),
-            Elements::U8(v) if dtype == DType::Bool => Data::Bool(v.into_iter().map(|b| b != 0).collect()),
-            Elements::U8(v) => Data::U8(v),
-        };
-        tensors.push(Tensor::new(dtype, shape, data).ok_or("a constant does not fill its shape")?);
+        if (elements.kind(), elements.len()) != (Kind::of(*dtype), count(shape)) {
+            return Err("a constant does not fill its shape".into());
+        }
+        vals.push(emitter.fresh(*dtype, shape));
     }
-    let refs: Vec<&Tensor> = tensors.iter().collect();
+    let made = emitter.op(&Call { code, attrs, operands: &vals, results })?;
+    let tape = emitter.finish_on(operands, &made)?;
     let (mut arena, mut states) = (Arena::default(), States::default());
     let mut machine = Machine {
         arena: &mut arena,
@@ -307,6 +316,6 @@ pub(super) fn evaluate(
         mode: Mode::Immediate,
         watch: None,
     };
-    let out = machine.run(&tape, &refs).map_err(|e| e.to_string())?;
-    Ok(out.iter().map(Elements::of).collect())
+    let out = machine.run(&tape, &[]).map_err(|e| e.to_string())?;
+    Ok(out.into_iter().map(Elements::from_tensor).collect())
 }

@@ -7,6 +7,7 @@
 
 use super::super::simd::{LANES, Real};
 use crate::threads::Pool;
+use std::ops::Range;
 
 /// Panels of a full group: four AVX-512 accumulators a row.
 pub(super) const GROUP: usize = 4;
@@ -51,8 +52,50 @@ impl<T: Real> PackedB<T> {
     #[must_use]
     pub fn new(pool: &Pool, w: &[T], outputs: usize, inputs: usize) -> Self {
         assert_eq!(w.len(), outputs * inputs, "weight is not [outputs, inputs]");
-        let lines = pack(pool, outputs, inputs, |o, k| w[o * inputs + k]);
+        let mut out = Self::zeros(outputs, inputs);
+        out.put(pool, 0, w);
+        out
+    }
+
+    /// A weight of zeros, for [`PackedB::put`].
+    #[must_use]
+    pub fn zeros(outputs: usize, inputs: usize) -> Self {
+        let lines = vec![Line([T::ZERO; LANES]); outputs.div_ceil(LANES) * inputs];
         Self { outputs, inputs, store: Store::Plain(lines) }
+    }
+
+    /// A weight of bf16 zeros, for [`PackedB::put_bf16`].
+    #[must_use]
+    pub fn zeros_bf16(outputs: usize, inputs: usize) -> Self {
+        let lines = vec![Line([0; LANES]); outputs.div_ceil(LANES) * inputs.div_ceil(2)];
+        Self { outputs, inputs, store: Store::Bf16(lines) }
+    }
+
+    /// Sets outputs `first..` to the rows `w`, a multiple of `inputs` elements.
+    ///
+    /// # Panics
+    /// If the weight holds bf16 bits or has not as many outputs.
+    pub fn put(&mut self, pool: &Pool, first: usize, w: &[T]) {
+        let inputs = self.inputs;
+        let Store::Plain(lines) = &mut self.store else { panic!("the weight holds bf16 bits") };
+        let rows = first..first + w.len().checked_div(inputs).unwrap_or(0);
+        assert!(rows.end <= self.outputs, "the weight has fewer outputs");
+        pack(pool, lines, rows, inputs, |row, k| w[row * inputs + k]);
+    }
+
+    /// Sets outputs `first..` to rows of bf16 bits, a multiple of `inputs` elements.
+    ///
+    /// # Panics
+    /// If the weight holds no bf16 bits or has not as many outputs.
+    pub fn put_bf16(&mut self, pool: &Pool, first: usize, bits: &[u16]) {
+        let inputs = self.inputs;
+        let Store::Bf16(lines) = &mut self.store else { panic!("the weight holds no bf16 bits") };
+        let rows = first..first + bits.len().checked_div(inputs).unwrap_or(0);
+        assert!(rows.end <= self.outputs, "the weight has fewer outputs");
+        pack(pool, lines, rows, inputs.div_ceil(2), |row, pair| {
+            let at = |k: usize| if k < inputs { u32::from(bits[row * inputs + k]) } else { 0 };
+            at(2 * pair) | at(2 * pair + 1) << 16
+        });
     }
 
     /// Packs a row-major weight `[outputs, inputs]` of bf16 bits, two bytes an element. Results are the bits that the
@@ -63,11 +106,9 @@ impl<T: Real> PackedB<T> {
     #[must_use]
     pub fn from_bf16(pool: &Pool, bits: &[u16], outputs: usize, inputs: usize) -> Self {
         assert_eq!(bits.len(), outputs * inputs, "weight is not [outputs, inputs]");
-        let lines = pack(pool, outputs, inputs.div_ceil(2), |o, pair| {
-            let at = |k: usize| if k < inputs { u32::from(bits[o * inputs + k]) } else { 0 };
-            at(2 * pair) | at(2 * pair + 1) << 16
-        });
-        Self { outputs, inputs, store: Store::Bf16(lines) }
+        let mut out = Self::zeros_bf16(outputs, inputs);
+        out.put_bf16(pool, 0, bits);
+        out
     }
 
     /// Rows of the weight: elements of an output row.
@@ -103,30 +144,31 @@ impl<T: Real> PackedB<T> {
     }
 }
 
-/// Lines over `steps` steps of `k`, a group a task.
-fn pack<E: Copy + Default + Send + Sync>(
+/// Fills the lanes of outputs `rows` over `steps` steps of `k`, a group a task. `at` counts rows from 0.
+fn pack<E: Copy + Send + Sync>(
     pool: &Pool,
-    outputs: usize,
+    lines: &mut [Line<E>],
+    rows: Range<usize>,
     steps: usize,
     at: impl Fn(usize, usize) -> E + Sync,
-) -> Vec<Line<E>> {
-    let panels = outputs.div_ceil(LANES);
-    let mut lines = vec![Line([E::default(); LANES]); panels * steps];
-    if lines.is_empty() {
-        return lines;
+) {
+    const HIGH: usize = GROUP * LANES;
+    if rows.is_empty() || steps == 0 {
+        return;
     }
-    pool.par_chunks_mut(&mut lines, GROUP * steps, |group, lines| {
+    let first = rows.start / HIGH;
+    let end = (rows.end.div_ceil(HIGH) * GROUP * steps).min(lines.len());
+    pool.par_chunks_mut(&mut lines[first * GROUP * steps..end], GROUP * steps, |group, lines| {
         let width = lines.len() / steps;
         for panel in 0..width {
             for lane in 0..LANES {
-                let o = (group * GROUP + panel) * LANES + lane;
-                if o < outputs {
+                let o = ((first + group) * GROUP + panel) * LANES + lane;
+                if rows.contains(&o) {
                     for k in 0..steps {
-                        lines[k * width + panel].0[lane] = at(o, k);
+                        lines[k * width + panel].0[lane] = at(o - rows.start, k);
                     }
                 }
             }
         }
     });
-    lines
 }
