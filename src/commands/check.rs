@@ -23,15 +23,19 @@ pub fn run(args: &CheckArgs) -> Exit {
     if exit == Exit::Ok {
         match system {
             Some(s) => output::line(&format!(
-                "ok: system {} with {} weights, {} states, phases {}, entries {}",
+                "ok: system {} with {} weights, {} states, {}, {}",
                 s.name,
                 s.weights.len(),
                 s.states.len(),
-                s.phases().join(" "),
-                s.entries().join(" ")
+                named("phases", &s.phases()),
+                named("entries", &s.entries())
             )),
             None => output::line(&format!("ok: {}", args.spec.spec.display())),
         }
     }
     exit
+}
+
+fn named(what: &str, names: &[&str]) -> String {
+    if names.is_empty() { format!("no {what}") } else { format!("{what} {}", names.join(" ")) }
 }

@@ -117,6 +117,15 @@ fn values_can_be_set_from_outside() {
     assert_eq!(output(&phase(&s, "draft"), "candidates"), "i32[N, 3, 3]");
 }
 
+/// A graph that only graphs of its file call has its weights at the nodes that call it, and nowhere else.
+#[test]
+fn weights_of_inner_graphs_stand_at_their_calls() {
+    let s = system("tests/filetests/blocks/system.yaml", &Overrides::default());
+    let mut names: Vec<&str> = s.weights.iter().map(|w| w.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["m.a.fc", "m.a.r.scale", "m.b.fc", "m.b.r.scale", "m.outside.own"]);
+}
+
 /// A word of a parameter may stand bare; a binding of that name comes first.
 #[test]
 fn words_stand_bare_unless_they_are_bound() {

@@ -310,6 +310,8 @@ fn mentions_state(n: &NodeDecl) -> bool {
 pub(crate) struct Uses {
     pub names: BTreeSet<String>,
     pub called: BTreeSet<String>,
+    /// Graphs of components that are called, `COMPONENT.GRAPH`.
+    pub graphs: BTreeSet<(String, String)>,
     /// Something could not be read; what it uses is not known.
     pub broken: bool,
 }
@@ -326,7 +328,14 @@ impl Uses {
                     ExprKind::Name(n) => {
                         self.called.insert(n.clone());
                     }
-                    _ => self.expr(callee),
+                    kind => {
+                        if let ExprKind::Attr(of, graph) = kind
+                            && let ExprKind::Name(component) = &of.kind
+                        {
+                            self.graphs.insert((component.clone(), graph.name.clone()));
+                        }
+                        self.expr(callee);
+                    }
                 }
                 args.iter().chain(kwargs.iter().map(|(_, e)| e)).for_each(|e| self.expr(e));
             }

@@ -273,7 +273,9 @@ fn random_op(shared: &mut Shared, rng: &mut Rng, x: &Val, vals: &[Val], index: &
         }
         21 if rank > 2 => {
             let at = numbers(shared, rng, &shape[..rank - 2], 50);
-            op(shared, Rope, &[("base", Attr::Float(100.0)), ("width", Attr::Int(0))], &[x, &at], vec![(F32, shape)])
+            let held = Attr::Str("bf16".into());
+            let attrs = [("base", Attr::Float(100.0)), ("width", Attr::Int(0)), ("frequencies", held)];
+            op(shared, Rope, &attrs, &[x, &at], vec![(F32, shape)])
         }
         22 => {
             let lead = &shape[..rank - 1];

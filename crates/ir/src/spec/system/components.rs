@@ -5,6 +5,7 @@ use super::decl::*;
 use super::values::Values;
 use crate::diag::{Diagnostic, Diagnostics, Span, codes, suggest};
 use crate::spec::ast::{GraphFile, ListKind, ParamKind};
+use crate::spec::hygiene::Uses;
 use crate::spec::lower::{FunctionRequest, Lower};
 use crate::spec::statics::Static;
 use std::collections::{BTreeMap, BTreeSet};
@@ -201,16 +202,29 @@ pub(super) fn lower_components(
     let mut lower = Lower::new(&system.files, system, &system.name, system.numerics);
     lower.exhaustive = true;
     let none = BTreeMap::new();
+    let mut called = Uses::default();
+    system.decl.phases.iter().for_each(|p| called.graph(&p.graph));
+    system.decl.entries.iter().for_each(|e| called.graph(&e.graph));
     for c in &system.decl.components {
         let Some(file) = system.component_files.get(&c.name.name).copied() else { continue };
         let values = system.values.get(&c.name.name).unwrap_or(&none);
         let f = &system.files.list[file];
+        let inside = |name: &str| {
+            f.main.iter().chain(&f.graphs).filter(|g| g.name.name != name).any(|g| {
+                let mut uses = Uses::default();
+                uses.graph(g);
+                uses.called.contains(name)
+            })
+        };
         for g in f.main.iter().chain(&f.graphs) {
-            // A graph that takes states is lowered through its callers.
-            if !g.state_inputs.is_empty() {
+            // A graph that takes states is lowered through its callers, and so is one that only graphs of its file call: its
+            // weights are under the nodes that call it.
+            let outside = called.graphs.contains(&(c.name.name.clone(), g.name.name.clone()));
+            if !g.state_inputs.is_empty() || (!outside && inside(&g.name.name)) {
                 continue;
             }
-            let prefix = if f.main.as_ref().is_some_and(|m| std::ptr::eq(m, g)) || is_local(f, g) {
+            let main = f.main.as_ref().is_some_and(|m| std::ptr::eq(m, g));
+            let prefix = if main || g.weights.is_empty() {
                 c.name.name.clone()
             } else {
                 format!("{}.{}", c.name.name, g.name.name)
@@ -228,10 +242,4 @@ pub(super) fn lower_components(
     }
     let undeclared = lower.check_shared();
     (lower.module.weights, lower.module.states, undeclared, lower.diags)
-}
-
-/// A graph only other graphs of its file call has its weights under their nodes.
-fn is_local(f: &GraphFile, g: &crate::spec::ast::GraphDecl) -> bool {
-    let _ = f;
-    g.weights.is_empty()
 }
