@@ -6,6 +6,7 @@ mod components;
 mod configs;
 mod decl;
 pub mod engine;
+mod facts;
 mod functions;
 mod hygiene;
 mod limits;

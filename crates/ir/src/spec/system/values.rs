@@ -1,10 +1,9 @@
 //! Values bound before inference: dims, lists and parameters from config.json, the system file and the command line.
 
 use super::decl::*;
-use super::patches::from_json;
 use crate::diag::{Diagnostic, Diagnostics, Span, codes, suggest};
 use crate::spec::ast::ParamKind;
-use crate::spec::expr::{BinaryOp, Expr, ExprKind, Ident, IndexKind};
+use crate::spec::expr::{BinaryOp, Expr, ExprKind, IndexKind};
 use crate::spec::lower::Files;
 use crate::spec::statics::{self, Static, StaticError};
 use serde_json::Value as Json;
@@ -47,7 +46,7 @@ pub(crate) enum Miss {
     Absent(Box<Diagnostic>),
 }
 
-type Get = Result<Static, Miss>;
+pub(super) type Get = Result<Static, Miss>;
 
 impl<'s> Values<'s> {
     pub fn new(
@@ -60,7 +59,7 @@ impl<'s> Values<'s> {
         Values { decl, files, component_files, configs, sets, memo: RefCell::default(), diags: RefCell::default() }
     }
 
-    fn report(&self, d: Diagnostic) -> Miss {
+    pub(super) fn report(&self, d: Diagnostic) -> Miss {
         self.diags.borrow_mut().push(d);
         Miss::Reported
     }
@@ -77,7 +76,7 @@ impl<'s> Values<'s> {
         }
     }
 
-    fn get(&self, e: &Expr, component: Option<&str>, locals: &BTreeMap<String, Static>) -> Get {
+    pub(super) fn get(&self, e: &Expr, component: Option<&str>, locals: &BTreeMap<String, Static>) -> Get {
         let sub = |e: &Expr| self.get(e, component, locals);
         match &e.kind {
             ExprKind::Int(v) => Ok(Static::from(*v)),
@@ -382,122 +381,6 @@ impl<'s> Values<'s> {
             d = d.help(format!("did you mean `{near}`?"));
         }
         Err(self.report(d))
-    }
-
-    fn declares(&self, component: &str, name: &str) -> bool {
-        self.component_files.get(component).is_some_and(|f| {
-            let f = &self.files.list[*f];
-            f.dims.iter().any(|d| d.name.name == name)
-                || f.lists.iter().any(|l| l.name.name == name)
-                || f.params.iter().any(|p| p.name.name == name)
-        })
-    }
-
-    fn weight_dtype(&self, component: &str, weight: &str) -> Option<Static> {
-        let f = &self.files.list[*self.component_files.get(component)?];
-        let w = f.weights.iter().find(|w| w.name.name == weight)?;
-        match &w.ty.kind {
-            crate::spec::expr::TypeKind::Tensor { dtype: Some(d), .. } => Some(Static::Str(d.name.clone())),
-            _ => None,
-        }
-    }
-
-    /// Where the dtype of `component.weight.dtype` is written.
-    pub fn weight_dtype_span(&self, path: &[&str]) -> Option<Span> {
-        let [component, weight, "dtype"] = path else { return None };
-        let f = &self.files.list[*self.component_files.get(*component)?];
-        f.weights.iter().find(|w| w.name.name == *weight).map(|w| w.ty.span)
-    }
-
-    fn serve(&self, key: &str, span: Span) -> Get {
-        let set = format!("serve.{key}");
-        if let Some((e, _)) = self.sets.get(&set) {
-            return self.get(e, None, &BTreeMap::new());
-        }
-        match self.decl.serve.iter().find(|(n, _)| n.name == key) {
-            Some((_, e)) => self.get(e, None, &BTreeMap::new()),
-            None => Err(self.report(Diagnostic::error(codes::MISSING_KEY, span, format!("`serve` has no `{key}`")))),
-        }
-    }
-
-    fn pool_fact(&self, p: &PoolDecl, fact: &str, span: Span) -> Get {
-        let word = |w: &Ident| Ok(Static::Str(w.name.clone()));
-        match fact {
-            "kind" => word(&p.kind),
-            "dtype" => match (&p.dtype, self.pool_state(p)) {
-                (Some(d), _) => word(d),
-                (None, Some(s)) => word(&s.dtype),
-                (None, None) => Err(Miss::Reported),
-            },
-            "slots" => Ok(p.slots.as_ref().map_or(Static::None, |s| Static::Str(s.name.clone()))),
-            "ring" => match &p.ring {
-                Some(e) => self.get(e, None, &BTreeMap::new()),
-                None => Ok(Static::None),
-            },
-            other => Err(self.report(
-                Diagnostic::error(codes::UNKNOWN_NAME, span, format!("a pool has no `{other}`"))
-                    .help("kind, dtype, slots or ring"),
-            )),
-        }
-    }
-
-    fn pool_state(&self, p: &PoolDecl) -> Option<&crate::spec::ast::StateDef> {
-        let (component, state) = p.of.as_ref()?;
-        let f = &self.files.list[*self.component_files.get(&component.name)?];
-        f.states.iter().find(|s| s.name.name == state.name)
-    }
-
-    /// The diagnostic with the place that chose the checkpoint.
-    fn with_checkpoint(&self, d: Diagnostic, name: &str) -> Diagnostic {
-        let decl = self.decl.checkpoints.iter().find(|c| c.name.name == name);
-        match decl.and_then(|c| c.path.as_ref()) {
-            Some((_, span)) => d.related(*span, format!("checkpoint `{name}`")),
-            None => d,
-        }
-    }
-
-    /// The checkpoints an expression reads.
-    fn checkpoints_of(&self, e: &Expr) -> Vec<&str> {
-        path_of(e).and_then(|p| self.configs.get_key_value(p[0])).map(|(k, _)| k.as_str()).into_iter().collect()
-    }
-
-    fn config_key(&self, name: &str, config: &Config, path: &[&str], span: Span) -> Get {
-        let mut at = &config.json;
-        for (i, key) in path.iter().enumerate() {
-            match at.get(key) {
-                Some(next) => at = next,
-                None => {
-                    let place = if i == 0 {
-                        "config.json".to_string()
-                    } else {
-                        format!("config.json's `{}`", path[..i].join("."))
-                    };
-                    let mut d = Diagnostic::error(
-                        codes::CONFIG_KEY,
-                        span,
-                        format!("{place} of checkpoint `{name}` has no `{key}`"),
-                    );
-                    let known =
-                        at.as_object().map(|o| o.keys().map(String::as_str).collect::<Vec<_>>()).unwrap_or_default();
-                    d = match suggest(key, known.iter().copied()) {
-                        Some(near) => d.help(format!("did you mean `{near}`? The file is in {}", config.dir)),
-                        None => d.help(format!("the file is in {}", config.dir)),
-                    };
-                    return Err(Miss::Absent(Box::new(self.with_checkpoint(d, name))));
-                }
-            }
-        }
-        match from_json(at) {
-            Some(v) => Ok(v),
-            None => Err(self.report(Diagnostic::error(
-                codes::CONFIG_KEY,
-                span,
-                format!(
-                    "`{}` of checkpoint `{name}` is not a number, word, truth value or list of them",
-                    path.join(".")
-                ),
-            ))),
-        }
     }
 }
 
