@@ -16,24 +16,21 @@ fn requests() -> Dim {
 
 impl Builder {
     /// The element a new state has for this place; `None` where no state can be opened.
-    fn elements(&self) -> Option<(Option<ValueId>, Vec<i64>)> {
-        match self.loops.as_slice() {
-            [] => Some((None, vec![])),
-            [l] if !l.serial => {
-                let n = l.extent.as_const()?;
-                let mut next = -1;
-                let element = |i| {
-                    if l.reach.contains(&i) {
-                        next += 1;
-                        next
-                    } else {
-                        -1
-                    }
-                };
-                Some((Some(l.index), (0..n).map(element).collect()))
+    fn elements(&mut self) -> Option<(Option<ValueId>, Vec<i64>)> {
+        let selecting: Vec<usize> = (0..self.loops.len()).filter(|l| !self.loops[*l].serial).collect();
+        let Some(l) = self.rng.pick(&selecting).filter(|_| !self.rng.chance(20)) else { return Some((None, vec![])) };
+        let l = &self.loops[l];
+        let n = l.extent.as_const()?;
+        let mut next = -1;
+        let element = |i| {
+            if l.reach.contains(&i) {
+                next += 1;
+                next
+            } else {
+                -1
             }
-            _ => None,
-        }
+        };
+        Some((Some(l.index), (0..n).map(element).collect()))
     }
 
     pub(super) fn state(&mut self) -> Option<()> {

@@ -39,8 +39,6 @@ impl Index {
 #[derive(Default)]
 pub(super) struct Around {
     pub indices: BTreeMap<ValueId, Index>,
-    /// Index values from the outermost loop inwards; `None` for a loop without an index.
-    pub nest: Vec<Option<ValueId>>,
     /// Elements of each state that are open.
     pub opened: BTreeSet<(usize, i64)>,
     /// For the version an element had when it was opened: the elements that were opened there.
@@ -133,9 +131,7 @@ fn loop_op(cx: &mut Cx, site: Site, op: &Op, node: &OpNode, around: &mut Around)
         if let Some(v) = index {
             around.indices.insert(v, Index { extent: constant, serial, reach: None });
         }
-        around.nest.push(index);
         region(cx, inner, around);
-        around.nest.pop();
         if let Some(v) = index {
             around.indices.remove(&v);
         }

@@ -126,27 +126,16 @@ pub(super) fn state_open(cx: &mut Cx, site: Site, op: &Op, around: &mut Around) 
     let module = cx.module;
     let Some((id, s)) = declared(cx, site, op, "state", &module.states) else { return };
     results(cx, site, op, &[s.version_type()]);
-    let elements = match (op.operands.first(), around.nest.as_slice()) {
-        (None, []) => {
+    let elements = match op.operands.first() {
+        None => {
             if s.count != 1 {
                 cx.error(site, format!("the state has {} elements, opening one needs a loop index", s.count));
                 return;
             }
             vec![0]
         }
-        (None, _) => {
-            cx.error(site, "a state is opened inside a loop by the loop's own index, else once an iteration");
-            return;
-        }
-        (Some(&v), nest) => {
+        Some(&v) => {
             let Some(selected) = selected(cx, site, v, around) else { return };
-            let once = match selected {
-                Selected::Loop(_) => nest == [Some(v)],
-                Selected::Fixed(_) => nest.is_empty(),
-            };
-            if !once {
-                cx.error(site, "a state is opened in the loop whose index selects it and in no other, else repeatedly");
-            }
             let known = s.element.len() as i64;
             let iterations = selected.within(known);
             if selected.exceeds(known) {
@@ -179,10 +168,17 @@ pub(super) fn state_close(cx: &Cx, op: &Op, around: &mut Around) {
             }
             return;
         }
-        let Some(ValueDef::Result(def, _)) = cx.func.values.get(v.index()).map(|x| x.def) else { return };
+        let Some(ValueDef::Result(def, result)) = cx.func.values.get(v.index()).map(|x| x.def) else { return };
         let Some(def) = cx.func.ops.get(def.index()) else { return };
-        let state = def.operands.iter().find(|x| cx.func.values.get(x.index()).is_some_and(|x| x.ty.is_state()));
-        match state {
+        let before = match def.code {
+            Opcode::Loop => def.operands.get(result as usize),
+            Opcode::Cases => {
+                let first = def.regions.first().and_then(|r| cx.func.regions.get(r.index()));
+                first.and_then(|r| r.yields.get(result as usize))
+            }
+            _ => def.operands.iter().find(|x| cx.func.values.get(x.index()).is_some_and(|x| x.ty.is_state())),
+        };
+        match before {
             Some(x) => v = *x,
             None => return,
         }
