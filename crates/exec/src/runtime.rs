@@ -62,8 +62,9 @@ pub trait Runtime {
     /// Gives back everything a request holds.
     fn close(&mut self, request: RequestId);
 
-    /// Keeps the first `rows` rows of the last advancing run: recurrent states and windows move there, and the number of
-    /// committed positions grows by `rows`. After an immediate run `rows` must be all its real rows.
+    /// Keeps the first `rows` rows of the last run: recurrent states and windows that it advanced move there, and the number of
+    /// committed positions grows by `rows`. A run forgets rows of earlier tentative ones that were not committed, of states
+    /// it does not use too. After an immediate run `rows` must be all its real rows.
     fn commit(&mut self, request: RequestId, rows: usize) -> Result<(), RunError>;
 
     /// Committed positions.

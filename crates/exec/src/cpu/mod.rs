@@ -199,6 +199,7 @@ impl Runtime for CpuRuntime {
                 &self.programs[program.0].tapes[func][0]
             }
         };
+        numbers.iter().for_each(|r| self.states.forget(*r));
         let mut machine = Machine {
             arena: &mut self.arena,
             pool: &self.shared.pool,

@@ -143,7 +143,11 @@ impl Engine<'_> {
         events.span("accept", began, batch.len());
 
         let began = Instant::now();
-        let committed: Vec<usize> = verified.verdicts.iter().map(|v| v.committed).collect();
+        // Before the commit phase: a run forgets rows that were not committed. Rows of steps that others followed are; a request
+        // that a stop or cap cut shorter than those has ended.
+        for ((i, v), keep) in batch.iter().zip(&verified.verdicts).zip(&keep) {
+            self.runtime.commit(self.active[*i].slot, keep.saturating_sub(v.committed))?;
+        }
         for (members, outputs) in verified.groups()? {
             let rows = members.iter().map(|k| keep[*k]).max().unwrap_or(1).max(1);
             let requests: Vec<usize> = members.iter().map(|k| batch[*k]).collect();
@@ -156,12 +160,8 @@ impl Engine<'_> {
             part.values.insert("keep", Tensor::i32(vec![members.len()], counts));
             self.run_phase("commit", &commit, &mut part, &requests, Mode::Immediate)?;
         }
-        for (k, i) in batch.iter().enumerate() {
-            // Rows of steps that others followed are committed. A request that a stop or cap cut shorter than those has ended.
-            self.runtime.commit(self.active[*i].slot, keep[k].saturating_sub(committed[k]))?;
-            if self.options.poison {
-                self.runtime.poison_stale(self.active[*i].slot);
-            }
+        if self.options.poison {
+            batch.iter().for_each(|i| self.runtime.poison_stale(self.active[*i].slot));
         }
         self.totals.times.commit += began.elapsed();
         events.span("commit", began, batch.len());

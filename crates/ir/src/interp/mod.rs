@@ -123,7 +123,9 @@ pub fn run(
         machine.op(*op)?;
     }
     let outputs = machine.outputs().map_err(in_func)?;
-    for last in machine.closed {
+    let closed = machine.closed;
+    states.iter_mut().for_each(RequestState::forget);
+    for last in closed {
         for (state, element) in states.iter_mut().zip(last.requests) {
             state.set_element(last.id, last.element, element);
         }

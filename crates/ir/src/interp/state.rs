@@ -118,7 +118,8 @@ struct Decl {
 /// * After a tentative run that may be any prefix of the real rows. Recurrent states and windows move to their content
 ///   after those rows.
 /// * After an immediate run it must be the number of real rows, since recurrent states and windows have moved on already.
-/// * Runs whose rows are not to be kept, or that only fill a pool for positions another run counts, are not committed.
+/// * Runs whose rows are not to be kept, or that only fill a pool for positions another run counts, are not committed: the
+///   next run forgets their pending rows, of states it does not use too.
 ///
 /// K/V rows are written to the pool in both modes; rows at and beyond [`RequestState::len`] are stale: they stay as they
 /// are until a later run overwrites them. Positions nobody wrote hold NaN. A pool grows with the positions written.
@@ -180,6 +181,15 @@ impl RequestState {
         }
         self.len = len;
         Ok(())
+    }
+
+    /// Drops the pending rows of earlier runs.
+    pub(super) fn forget(&mut self) {
+        for element in self.decls.iter_mut().flat_map(|d| &mut d.elements) {
+            if let Element::Fixed { pending, .. } = element {
+                *pending = None;
+            }
+        }
     }
 
     /// Overwrites K and V at positions `len` and beyond with NaN. Whatever a later run reads of them shows.

@@ -124,6 +124,14 @@ impl Element {
         }
     }
 
+    pub fn forget(&mut self) {
+        match self {
+            Element::Pool => {}
+            Element::F32(f) => f.used = None,
+            Element::F64(f) => f.used = None,
+        }
+    }
+
     pub fn waiting(&self) -> Option<usize> {
         match self {
             Element::Pool => None,

@@ -186,6 +186,13 @@ impl States {
         }
     }
 
+    /// Drops what waits of earlier runs.
+    pub fn forget(&mut self, request: usize) {
+        if let Some(request) = self.requests.get_mut(request).and_then(Option::as_mut) {
+            request.elements.iter_mut().flatten().for_each(Element::forget);
+        }
+    }
+
     /// Keeps the first `rows` waiting rows; nothing is changed on an error.
     pub fn commit(&mut self, pool: &Pool, id: usize, rows: usize) -> Result<(), RunError> {
         let request = self.request(id)?;

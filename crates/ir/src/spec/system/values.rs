@@ -349,7 +349,13 @@ impl<'s> Values<'s> {
         {
             return self.serve(key, span);
         }
+        // A binding that is spelt like the key it reads, of a component named like its checkpoint: `eps: target.eps`.
+        let itself = |name: &str| {
+            let busy = matches!(self.memo.borrow().get(&format!("{first}.{name}")), Some(Memo::Busy));
+            busy && self.configs.get(first).is_some_and(|c| c.json.get(name).is_some())
+        };
         if let (Some(c), [name]) = (self.component(first), rest)
+            && !itself(name)
             && (defines(&c.bindings, name)
                 || self.sets.contains_key(&format!("{first}.{name}"))
                 || (self.declares(first, name) && defines(&self.decl.bindings, name)))
