@@ -269,3 +269,58 @@ fn inputs_that_do_not_fit_are_exit_code_3() {
     fails(3, entry(&["--entry", "target", "--chunk", "0"]));
     assert!(!output.exists(), "nothing was written");
 }
+
+/// Under the f64 policy no number is narrower than f64, quotients of integers included.
+#[test]
+fn quotients_of_integers_follow_the_policy() {
+    let dir = TempDir::new().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let spec = "graph: g\nsymbols: {N: {min: 1}}\ninputs: {i: \"i32[N]\"}\n\
+                outputs: {third: i / 3, mean: \"sum(i / N, axis=0)\", of: iota(N) / N}\n";
+    std::fs::write(path("g.yaml"), spec).expect("a file");
+    write(&path("in.st"), &[("i", ids(&[3], vec![1, 2, 7]))]);
+    for (numerics, near) in [("f64", 1e-15), ("f32", 1e-6)] {
+        for backend in ["cpu", "interp"] {
+            let more = ["--numerics", numerics, "--backend", backend];
+            ok(eval(text(&path("g.yaml")), &path("in.st"), &path("out.st"), &more));
+            let got = read(&path("out.st"));
+            let want = [("third", vec![1.0 / 3.0, 2.0 / 3.0, 7.0 / 3.0]), ("mean", vec![10.0 / 3.0])];
+            for (name, want) in want.into_iter().chain([("of", vec![0.0, 1.0 / 3.0, 2.0 / 3.0])]) {
+                let far = values(&got[name]).iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+                assert!(far < near, "{numerics} {backend} {name}: {far:e}");
+                assert_eq!(matches!(got[name].data(), TensorData::F64(_)), numerics == "f64", "{name}");
+            }
+        }
+    }
+}
+
+/// A match inside two loops may ask either index; the cases of one may hold a match on the other.
+#[test]
+fn a_match_may_ask_any_loop_around_it() {
+    let dir = TempDir::new().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let spec = "graph: g\ndims: {G: groups, K: layers}\nsymbols: {N: {min: 1}}\ninputs: {x: \"f64[N]\"}\nnodes:\n  outer:\n    \
+                repeat: {a: G}\n    carry: {y: x}\n    nodes:\n      inner:\n        repeat: {b: K}\n        carry: {z: y}\n        \
+                nodes:\n          f: {match: a % 2, 0: by.r, 1: sin(z)}\n          by:\n            match: b\n            \
+                0: {r: tanh(z)}\n            1: {r: exp(-z)}\n            2: {r: z * 0.5}\n        yield: {z: f}\n    \
+                yield: {y: inner.z}\noutputs: {y: outer.y}\n";
+    std::fs::write(path("g.yaml"), spec).expect("a file");
+    let x = [0.3, 1.2, -0.7];
+    write(&path("in.st"), &[("x", reals(&[3], x.to_vec()))]);
+    let step = |y: f64, a: usize, b: usize| match (a % 2, b) {
+        (1, _) => y.sin(),
+        (_, 0) => y.tanh(),
+        (_, 1) => (-y).exp(),
+        _ => y * 0.5,
+    };
+    let want = x.map(|x| (0..12).fold(x, |y, i| step(y, i / 3, i % 3)));
+    for backend in ["cpu", "interp"] {
+        let more = ["--numerics", "f64", "--backend", backend, "--set", "G=4", "--set", "K=3"];
+        ok(eval(text(&path("g.yaml")), &path("in.st"), &path("out.st"), &more));
+        let far = values(&read(&path("out.st"))["y"]).iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(far < 1e-14, "{backend}: {far:e}");
+    }
+    std::fs::write(path("g.yaml"), spec.replace("match: a % 2", "match: (a + b) % 2")).expect("a file");
+    let d = fails(2, eval(text(&path("g.yaml")), &path("in.st"), &path("out.st"), &["--set", "G=4", "--set", "K=3"]));
+    assert!(d.err.contains("a match depends on one loop's index, this on `a` and `b`"), "{}", d.err);
+}

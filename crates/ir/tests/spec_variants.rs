@@ -126,6 +126,31 @@ fn weights_of_inner_graphs_stand_at_their_calls() {
     assert_eq!(names, ["m.a.fc", "m.a.r.scale", "m.b.fc", "m.b.r.scale", "m.outside.own"]);
 }
 
+/// A graph file is checked with the values that are given, all or none.
+#[test]
+fn graphs_are_checked_with_given_values() {
+    let errors = |sets: &[(&str, &str)]| -> Vec<String> {
+        let sets = sets.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let path = "graphs/parts/hybrid_target.yaml";
+        let (_, found, _) = check(path, &Repository, &Overrides { sets, ..Overrides::default() });
+        found.iter().map(|d| d.message.clone()).collect()
+    };
+    let dims = ["H", "V", "I", "L", "QH", "KH", "HD", "RD", "GK", "GV", "DK", "DV", "C", "F"];
+    let sizes = ["8", "16", "8", "2", "2", "1", "4", "2", "1", "2", "4", "4", "4", "1"];
+    let mut all: Vec<(&str, &str)> = dims.into_iter().zip(sizes).collect();
+    all.extend([("eps", "1e-6"), ("rope_base", "1e4"), ("rope_frequencies", "'f64'"), ("captured", "[0]")]);
+    all.push(("kinds", "['linear_attention', 'full_attention']"));
+    assert_eq!(errors(&[]), [""; 0]);
+    assert_eq!(errors(&all), [""; 0]);
+    assert_eq!(errors(&all[1..]), ["dim `H` has no value"]);
+    all.push(("NOPE", "3"));
+    assert_eq!(errors(&all), ["graph `hybrid_target` declares no `NOPE`"]);
+    // An odd rotary width is seen only with values.
+    all.pop();
+    all[7].1 = "3";
+    assert!(errors(&all).iter().any(|e| e.contains("a rotary width of 3")), "{:?}", errors(&all));
+}
+
 /// A word of a parameter may stand bare; a binding of that name comes first.
 #[test]
 fn words_stand_bare_unless_they_are_bound() {

@@ -40,13 +40,26 @@ pub struct Slow {
 }
 
 impl Dag {
-    /// One line a node; equal for equal terms only.
+    /// The term of the last node, one line a node; equal for equal terms only, in whatever order their nodes stand.
     pub fn text(&self) -> String {
         let mut out = String::new();
-        for n in &self.nodes {
-            let _ = writeln!(out, "{:?} {} {:?}", n.head, n.key.text(), n.children);
+        if let Some(root) = self.nodes.len().checked_sub(1) {
+            self.line(root, &mut BTreeMap::new(), &mut out);
         }
         out
+    }
+
+    /// Writes the lines of a node and of what it uses, operands first; gives the node's number.
+    fn line(&self, i: usize, numbers: &mut BTreeMap<usize, usize>, out: &mut String) -> usize {
+        if let Some(known) = numbers.get(&i) {
+            return *known;
+        }
+        let n = &self.nodes[i];
+        let children: Vec<usize> = n.children.iter().map(|c| self.line(*c, numbers, out)).collect();
+        let _ = writeln!(out, "{:?} {} {children:?}", n.head, n.key.text());
+        let number = numbers.len();
+        numbers.insert(i, number);
+        number
     }
 
     /// The last node as an expression over weights, for people. Only for small terms: sharing is written out.

@@ -74,11 +74,21 @@ pub fn reads(module: &Module, func: &Func, roles: &Roles, ops: &BTreeSet<OpId>) 
         // The whole is read once, however many parts of it are read besides.
         let bytes = match parts.get("") {
             Some(whole) => whole.clone(),
-            None => parts.values().try_fold(Dim::from(0), |n, b| n.add(b))?,
+            None => within(module, item, parts.values().try_fold(Dim::from(0), |n, b| n.add(b))?),
         };
         w.out.items.insert(item, bytes);
     }
     Some(w.out)
+}
+
+/// Rows of a weight that are taken by index may be more than it has; no kernel moves more than the weight then.
+fn within(module: &Module, item: Item, bytes: Dim) -> Dim {
+    let Item::Weight(w, _) = item else { return bytes };
+    let ty = &module.weight(w).ty;
+    let Some(whole) = tensor_bytes(ty).filter(|whole| whole.as_const().is_some()) else { return bytes };
+    let [_, largest] = super::range(module);
+    let more = bytes.eval(&largest).zip(whole.as_const()).is_some_and(|(b, w)| b > w);
+    if more { bytes.minimum(&whole) } else { bytes }
 }
 
 /// What one op would read as a kernel of its own.

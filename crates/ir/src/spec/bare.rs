@@ -159,7 +159,11 @@ fn values(
             Diagnostic::error(
                 codes::UNBOUND_DIM,
                 d.name.span,
-                format!("no given tensor has an axis that is dim `{}`", d.name.name),
+                if shapes.is_empty() {
+                    format!("dim `{}` has no value", d.name.name)
+                } else {
+                    format!("no given tensor has an axis that is dim `{}`", d.name.name)
+                },
             )
             .help(format!("bind it with --set {}=VALUE", d.name.name)),
         );

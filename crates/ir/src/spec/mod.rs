@@ -21,6 +21,7 @@ pub use load::Host;
 
 use crate::diag::{Diagnostic, Diagnostics, SourceMap, codes};
 use load::Loader;
+use std::collections::BTreeMap;
 use system::{LoadedSystem, Overrides};
 
 /// A loaded file: a system, or a graph on its own.
@@ -90,6 +91,13 @@ pub fn load(path: &str, host: &dyn Host, over: &Overrides) -> Loaded {
             hygiene::file(&files, i, &mut diags);
         }
         lower::check_file(&files, index, &mut diags);
+        // Given values, the graph is checked with them too, as `eval` does.
+        if !over.sets.is_empty() && !diags.has_errors() {
+            return match bare::load_graph(path, host, over, None, &BTreeMap::new(), None) {
+                Ok(_) => Loaded::Graph { sources, diags: once(diags) },
+                Err((sources, diags)) => Loaded::Graph { sources, diags: once(diags) },
+            };
+        }
     }
     Loaded::Graph { sources, diags: once(diags) }
 }

@@ -103,7 +103,7 @@ impl<'a> Lower<'a> {
     }
 
     /// An integer where a function of real numbers is asked for becomes one.
-    fn real_operand(&mut self, scope: ScopeId, tv: Tv, span: Span) -> Res<Tv> {
+    pub(super) fn real_operand(&mut self, scope: ScopeId, tv: Tv, span: Span) -> Res<Tv> {
         if self.tensor_type(tv.id).dtype != DType::I32 {
             return Ok(tv);
         }

@@ -1,6 +1,6 @@
 //! Choices known before the run: one case for everything, or one per iteration of a loop.
 
-use super::scope::{ScopeId, Slot, Tv, Val};
+use super::scope::{LoopCtx, ScopeId, Slot, Tv, Val};
 use super::{Lower, Reported, Res};
 use crate::diag::{Diagnostic, Span, codes, suggest};
 use crate::ir::{Attr, Attrs};
@@ -17,9 +17,18 @@ impl<'a> Lower<'a> {
             let case = self.case_of(m, &s)?;
             return self.case_body(scope, &m.cases[case].1);
         }
-        let innermost = self.scopes[scope.0].loops.last().cloned();
-        let per_index = innermost.as_ref().filter(|c| mentions_name(&m.on, &c.var)).cloned();
-        let Some(ctx) = per_index else {
+        let around = &self.scopes[scope.0].loops;
+        let mentioned: Vec<LoopCtx> = around.iter().filter(|c| mentions_name(&m.on, &c.var)).cloned().collect();
+        if let [first, .., last] = &mentioned[..] {
+            let d = Diagnostic::error(
+                codes::NOT_STATIC,
+                m.on.span,
+                format!("a match depends on one loop's index, this on `{}` and `{}`", first.var, last.var),
+            )
+            .help("put a match on one of them into the cases of a match on the other");
+            return Err(self.report(d));
+        }
+        let Some(ctx) = mentioned.into_iter().next() else {
             return match self.expr(scope, &m.on)? {
                 Val::Unbound => self.every_case(scope, m),
                 Val::Static(Static::Int(_)) if self.symbolic => self.every_case(scope, m),
@@ -66,7 +75,7 @@ impl<'a> Lower<'a> {
         match used.as_slice() {
             [] => Ok(Val::Unbound),
             [only] => self.case_body(scope, &m.cases[*only].1),
-            _ => self.cases_op(scope, m, ctx.index, &select, &used, span),
+            _ => self.cases_op(scope, m, &ctx, &select, &used, span),
         }
     }
 
@@ -74,7 +83,7 @@ impl<'a> Lower<'a> {
         &mut self,
         scope: ScopeId,
         m: &'a MatchDecl,
-        index: crate::ir::ValueId,
+        by: &LoopCtx,
         select: &[Option<usize>],
         used: &[usize],
         span: Span,
@@ -87,7 +96,7 @@ impl<'a> Lower<'a> {
             let region = self.func.add_region();
             let inner = self.child_scope(scope);
             self.scopes[inner.0].region = region;
-            if let Some(ctx) = self.scopes[inner.0].loops.last_mut() {
+            if let Some(ctx) = self.scopes[inner.0].loops.iter_mut().find(|c| c.id == by.id) {
                 ctx.mask = select.iter().map(|s| s == &Some(*case)).collect();
             }
             let opened = self.open.len();
@@ -149,7 +158,7 @@ impl<'a> Lower<'a> {
         let attrs = Attrs::from([("select", Attr::Ints(list))]);
         let loc = self.loc(span);
         let region = self.scopes[scope.0].region;
-        let op = self.func.add_op(region, Opcode::Cases, vec![index], attrs, regions, types, loc);
+        let op = self.func.add_op(region, Opcode::Cases, vec![by.index], attrs, regions, types, loc);
         let ids = self.func.op(op).results.clone();
         let mut out: Vec<(String, Val)> = names
             .into_iter()

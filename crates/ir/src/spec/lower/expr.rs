@@ -8,7 +8,7 @@ use crate::ir::Attrs;
 use crate::ops::Opcode;
 use crate::spec::expr::{BinaryOp, Expr, ExprKind, Ident, TypeExpr, TypeKind, UnaryOp};
 use crate::spec::statics::{self, Static, StaticError};
-use crate::ty::{DType, Dim, TensorType};
+use crate::ty::{DType, Dim, Numerics, TensorType};
 
 impl<'a> Lower<'a> {
     /// Evaluates an expression. Tensors inside it are not yet rounded to their storage dtype.
@@ -286,10 +286,17 @@ impl<'a> Lower<'a> {
 
     /// An elementwise op: its result keeps the promoted storage dtype, to be rounded later.
     pub(crate) fn elementwise(&mut self, scope: ScopeId, code: Opcode, args: &[(Tv, Span)], span: Span) -> Res<Val> {
+        let mut args = args.to_vec();
+        // The quotient of integers is an f32 number, or what the policy makes of one.
+        if code == Opcode::Div && self.module.numerics == Numerics::F64 {
+            for (tv, at) in &mut args {
+                *tv = self.real_operand(scope, *tv, *at)?;
+            }
+        }
         let operands: Vec<Arg> = args.iter().map(|(tv, s)| Arg::of(*tv, *s)).collect();
         let id = self.emit1(scope, code, &operands, Attrs::new(), span)?;
         let have = self.tensor_type(id).dtype;
-        let values = if code == Opcode::Where { &args[1..] } else { args };
+        let values = if code == Opcode::Where { &args[1..] } else { &args[..] };
         let storage = values
             .iter()
             .map(|(tv, _)| tv.storage)

@@ -258,6 +258,10 @@ impl<'a> Lower<'a> {
                     let list: Option<Vec<i64>> = items.iter().map(Static::as_i64).collect();
                     match list {
                         Some(list) => (Some(list), false),
+                        // In a check without values any iterations stand for those of an unknown dim.
+                        None if self.symbolic && items.iter().all(|i| matches!(i, Static::Int(_))) => {
+                            (Some((0..items.len() as i64).collect()), false)
+                        }
                         None => {
                             let d = Diagnostic::error(codes::NOT_STATIC, e.span, "iterations are integers");
                             return Err(self.report(d));
