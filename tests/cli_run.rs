@@ -359,3 +359,22 @@ fn a_trace_names_every_phase() {
         assert!(spans.contains(&phase), "{phase} is missing in {spans:?}");
     }
 }
+
+/// A target without a drafter decodes a row at a time; without a tokenizer ids are what is printed.
+#[test]
+fn a_system_without_a_drafter_decodes_plainly() {
+    let dir = TempDir::new().expect("a directory");
+    let at = dir.path().display().to_string();
+    let spec = "tests/filetests/plain/system.yaml";
+    expect(0, &["synth", spec, "-o", &at, "--seed", "3"]);
+    let target = format!("target={at}/target");
+    let args = ["run", spec, "--checkpoint", &target, "--prompt-ids", "1,2,3", "--max-tokens", "9", "--ignore-eos"];
+    let d = expect(0, &args);
+    let printed: Vec<u64> = d.out.trim().split(',').map(|t| t.parse().expect("an id")).collect();
+    let v = json(&[&args[..], &["--json"]].concat());
+    let tokens: Vec<u64> =
+        v["requests"][0]["tokens"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    assert_eq!((printed.len(), &printed), (9, &tokens));
+    assert!(v["requests"][0]["cycles"].as_array().is_some_and(|c| c.iter().all(|c| c["width"] == 1)));
+    assert!(!d.err.contains("a cycle"), "{}", d.err);
+}

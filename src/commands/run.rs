@@ -50,6 +50,7 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
         }
     };
     let requests = requests(args, tokenizer.as_ref())?;
+    let has_text = tokenizer.is_some();
     progress.set_message("checking weights");
     let store = files::bind_weights(&system, &sources, checkpoints, args.strict)?;
     let tables = Tables { weights: system.weights.clone(), states: system.states.clone() };
@@ -66,8 +67,10 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
     )?;
     let runtime = if args.unplanned { runtime } else { planner::planned(runtime, &system) };
     progress.set_message(COMPILING);
+    // A system without a drafter decodes a row at a time.
+    let target_only = args.target_only || !system.phases().contains(&"draft");
     let options = EngineOptions {
-        target_only: args.target_only,
+        target_only,
         width: args.width,
         candidates: match args.candidates {
             CandidatesArg::Coarse => Candidates::Coarse,
@@ -100,8 +103,12 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
     }
     if args.json {
         output::json(&report(&done, &totals, &peak, load, wall));
-    } else if single {
+    } else if single && has_text {
         output::line("");
+    } else if single {
+        // Without a tokenizer there is no text to stream.
+        let ids: Vec<String> = done.iter().flat_map(|d| &d.tokens).map(ToString::to_string).collect();
+        output::line(&ids.join(","));
     } else {
         for d in &done {
             output::line(
@@ -112,7 +119,7 @@ fn generate(args: &RunArgs) -> Result<Exit, Exit> {
     let failed = done.iter().any(|d| d.finish == spinec_exec::engine::Finish::Error);
     if !args.json {
         let rate = totals.tokens as f64 / wall.as_secs_f64().max(1e-9);
-        let spec = if args.target_only { String::new() } else { format!(", {:.2} a cycle", totals.accept_length()) };
+        let spec = if target_only { String::new() } else { format!(", {:.2} a cycle", totals.accept_length()) };
         output::note(&format!("{} tokens at {rate:.0} tokens/s{spec}", totals.tokens));
     }
     for d in done.iter().filter(|d| d.finish == spinec_exec::engine::Finish::Error) {

@@ -102,7 +102,7 @@ phases! {
     "prefill" true "Rows of one request's prompt, chunk by chunk.";
     "decode" true "One row a request, without drafting.";
     "draft" false "One block a request: the proposals, and the laws they were drawn from.";
-    "verify" true "The anchor and the first proposals through the target, and how many of them it accepts.";
+    "verify" false "The anchor and the first proposals through the target, and how many of them it accepts.";
     "commit" false "What the drafter keeps of the accepted rows.";
 }
 
