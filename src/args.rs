@@ -220,13 +220,13 @@ pub struct RunArgs {
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p"])]
     pub greedy: bool,
     /// Sampling temperature; below 1e-5 is greedy
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub temperature: Option<f64>,
     /// Keep the K most likely tokens; 0 keeps all
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
     pub top_k: Option<i32>,
     /// Keep the most likely tokens up to this mass
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub top_p: Option<f64>,
     /// Seed of the random numbers
     #[arg(long)]

@@ -324,3 +324,15 @@ fn a_match_may_ask_any_loop_around_it() {
     let d = fails(2, eval(text(&path("g.yaml")), &path("in.st"), &path("out.st"), &["--set", "G=4", "--set", "K=3"]));
     assert!(d.err.contains("a match depends on one loop's index, this on `a` and `b`"), "{}", d.err);
 }
+
+#[test]
+fn axes_of_a_transpose_may_count_from_the_end() {
+    let dir = TempDir::new().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let spec = "graph: g\ninputs: {x: \"f64[2, 3, 1]\"}\noutputs: {y: \"transpose(x, [-1, 0, -2])\"}\n";
+    std::fs::write(path("g.yaml"), spec).expect("a file");
+    write(&path("in.st"), &[("x", reals(&[2, 3, 1], (0..6).map(f64::from).collect()))]);
+    ok(eval(text(&path("g.yaml")), &path("in.st"), &path("out.st"), &["--numerics", "f64"]));
+    let y = &read(&path("out.st"))["y"];
+    assert_eq!((y.shape(), values(y)), (&[1, 2, 3][..], vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
+}

@@ -48,9 +48,16 @@ impl<'a> Lower<'a> {
                 }
             }
         }
-        let (attrs, attr_spans) = self.attributes(scope, def, &bound, span)?;
+        let (mut attrs, attr_spans) = self.attributes(scope, def, &bound, span)?;
         if failed {
             return Err(Reported);
+        }
+        // The axes of a transpose stand for themselves in the IR; in a spec they may count from the end.
+        if let (Opcode::Transpose, Some(x), Some(Attr::Ints(axes))) =
+            (def.code, operands.first(), attrs.get_mut("axes"))
+        {
+            let rank = self.func.tensor(x.id).map_or(0, |t| t.rank() as i64);
+            axes.iter_mut().filter(|a| **a < 0).for_each(|a| *a += rank);
         }
         if def.elementwise {
             let tvs: Vec<(Tv, Span)> = operands

@@ -192,7 +192,10 @@ impl<'a> Lower<'a> {
                     Some(s) => d.related(s, "declared here"),
                     None => d,
                 };
-                return Err(self.report(d.help("a weight has one type, wherever it is shared")));
+                return Err(self.report(d.help(
+                    "a weight has one type, wherever it is shared; the cases of a match share the path of their node, so \
+                     different weights in them need different names",
+                )));
             }
             if w.loops.len() != loops.len() {
                 let d = Diagnostic::error(
