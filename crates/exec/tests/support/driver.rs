@@ -109,10 +109,11 @@ impl Driver {
     pub fn feed(&mut self, ids: &[&[u32]], requests: &[RequestId], keep: &[usize], mode: Mode) -> Values {
         let mut out = self.rows(ids, requests, mode, 0);
         out.insert("keep".into(), Tensor::i32(vec![keep.len()], keep.iter().map(|k| *k as i32).collect()));
-        self.run("keep", &out, requests, Mode::Immediate);
+        // As the engine does: a run forgets rows that were not committed.
         for (r, k) in requests.iter().zip(keep) {
             self.runtime.commit(*r, *k).expect("rows are committed");
         }
+        self.run("keep", &out, requests, Mode::Immediate);
         out
     }
 
