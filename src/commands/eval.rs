@@ -189,6 +189,15 @@ fn write(args: &EvalArgs, out: Evaluated) -> Exit {
             }
         }
     }
+    // The file is renamed into place, which would put a file where a device, a pipe or a link was.
+    let there = std::fs::symlink_metadata(&args.output);
+    if there.is_ok_and(|m| !m.is_file()) || args.output == args.inputs {
+        output::error(&format!(
+            "-o {}: the output must be a new file or a regular one other than the input",
+            args.output.display()
+        ));
+        return Exit::Usage;
+    }
     if let Err(e) = write_tensors(&args.output, &tensors) {
         output::error(&e.to_string());
         return Exit::Failed;
