@@ -336,3 +336,15 @@ fn axes_of_a_transpose_may_count_from_the_end() {
     let y = &read(&path("out.st"))["y"];
     assert_eq!((y.shape(), values(y)), (&[1, 2, 3][..], vec![0.0, 1.0, 2.0, 3.0, 4.0, 5.0]));
 }
+
+#[test]
+fn the_input_is_not_written_over() {
+    let dir = TempDir::new().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path("g.yaml"), "graph: g\ninputs: {x: \"f64[2]\"}\noutputs: {y: x * 2}\n").expect("a file");
+    write(&path("in.st"), &[("x", reals(&[2], vec![1.0, 2.0]))]);
+    let same = path(".").join("in.st");
+    let d = fails(2, eval(text(&path("g.yaml")), &path("in.st"), &same, &[]));
+    assert!(d.err.contains("is the input file"), "{}", d.err);
+    assert_eq!(values(&read(&path("in.st"))["x"]), [1.0, 2.0]);
+}

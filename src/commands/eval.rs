@@ -30,6 +30,11 @@ pub fn run(args: &EvalArgs) -> Exit {
 }
 
 fn evaluate(args: &EvalArgs) -> Result<Evaluated, Exit> {
+    let same = |a, b| matches!((std::fs::canonicalize(a), std::fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b);
+    if same(&args.inputs, &args.output) {
+        output::error(&format!("-o {} is the input file; name another for the results", args.output.display()));
+        return Err(Exit::Usage);
+    }
     let given = read_inputs(args)?;
     let options = EvalOptions { dump: args.dump.clone(), chunk: args.chunk };
     if is_graph(args) {
@@ -188,15 +193,6 @@ fn write(args: &EvalArgs, out: Evaluated) -> Exit {
                 return Exit::Failed;
             }
         }
-    }
-    // The file is renamed into place, which would put a file where a device, a pipe or a link was.
-    let there = std::fs::symlink_metadata(&args.output);
-    if there.is_ok_and(|m| !m.is_file()) || args.output == args.inputs {
-        output::error(&format!(
-            "-o {}: the output must be a new file or a regular one other than the input",
-            args.output.display()
-        ));
-        return Exit::Usage;
     }
     if let Err(e) = write_tensors(&args.output, &tensors) {
         output::error(&e.to_string());

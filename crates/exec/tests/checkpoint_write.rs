@@ -136,3 +136,29 @@ fn written_files_have_ordinary_permissions() {
     let mode = |p: &Path| fs::metadata(p).unwrap().permissions().mode();
     assert_eq!(mode(&written), mode(&plain));
 }
+
+/// Links stay and lead to the new content; what is no file, or leads nowhere, stays as it is.
+#[cfg(unix)]
+#[test]
+fn only_files_are_replaced() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+    use std::os::unix::net::UnixListener;
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let write = |path: &Path| write_safetensors(path, &[], &[], |_, _| Ok(()));
+    fs::write(at("file"), "old").unwrap();
+    symlink(at("file"), at("link")).unwrap();
+    write(&at("link")).unwrap();
+    assert!(fs::symlink_metadata(at("link")).unwrap().is_symlink());
+    assert!(SafeTensors::deserialize(&fs::read(at("file")).unwrap()).is_ok());
+    symlink(at("nothing"), at("lost")).unwrap();
+    assert!(matches!(write(&at("lost")).unwrap_err().kind, W::Io(_)));
+    assert!(fs::symlink_metadata(at("lost")).unwrap().is_symlink());
+    let _listener = UnixListener::bind(at("socket")).unwrap();
+    symlink(at("socket"), at("to socket")).unwrap();
+    for name in ["socket", "to socket"] {
+        assert!(matches!(write(&at(name)).unwrap_err().kind, W::NoFile), "{name}");
+    }
+    assert!(fs::metadata(at("socket")).unwrap().file_type().is_socket());
+    assert_eq!(names(dir.path()), ["file", "link", "lost", "socket", "to socket"]);
+}

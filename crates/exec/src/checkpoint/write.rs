@@ -83,6 +83,8 @@ pub enum WriteErrorKind {
     },
     /// The text to be written as this JSON file is no JSON object.
     NotJson(String),
+    /// There is something at the path that is no file.
+    NoFile,
     /// The directory holds the index of a sharded checkpoint, which would contradict the new file.
     ShardedThere,
 }
@@ -117,6 +119,9 @@ impl fmt::Display for WriteError {
                 quoted(tensor)
             ),
             K::NotJson(message) => write!(f, "the text to be written is no JSON object: {message}; fix it first"),
+            K::NoFile => {
+                write!(f, "is a device or a pipe; files are written whole and renamed into place, so name a file")
+            }
             K::ShardedThere => write!(f, "holds {INDEX} of another checkpoint; choose an empty directory"),
         }
     }
@@ -255,13 +260,21 @@ fn byte_count(spec: &TensorSpec) -> Option<u64> {
 }
 
 /// Writes a file under a temporary name in the same directory and renames it once it is on the disk. On any error the
-/// temporary file is removed and `path` is untouched.
+/// temporary file is removed and `path` is untouched. A link stays: what it leads to is written. Renaming onto a device, a pipe
+/// or a link to nothing would put a file in its place, so those are refused.
 pub(crate) fn atomically(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<Result<(), WriteErrorKind>>,
 ) -> Result<(), WriteError> {
     let error = |kind| WriteError::new(path, kind);
     let io = |e| error(WriteErrorKind::Io(e));
+    let path = &match fs::symlink_metadata(path) {
+        Ok(_) => fs::canonicalize(path).map_err(io)?,
+        Err(_) => path.to_owned(),
+    };
+    if fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
+        return Err(error(WriteErrorKind::NoFile));
+    }
     let dir = match path.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => Path::new("."),
