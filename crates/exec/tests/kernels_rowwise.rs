@@ -259,8 +259,14 @@ fn rotation_turns_half_split_pairs() {
     let (heads, width, rotary) = (3, 20, 8);
     let positions = [0, 1, 7, 250_000];
     let x = numbers::<f64>(positions.len() * heads * width, 1);
-    let mut y = x.clone();
-    RopeAngles::new(&positions, 1e7, rotary).rotate(&mut y, heads, width);
+    let angles = |positions: &[i32]| -> Vec<f64> {
+        let pairs =
+            |p: &i32| (0..rotary / 2).map(|i| f64::from(*p) * 1e7_f64.powf(-2.0 * i as f64 / rotary as f64)).collect();
+        positions.iter().flat_map(|p| -> Vec<f64> { pairs(p) }).collect()
+    };
+    let (cos, sin): (Vec<f64>, Vec<f64>) = angles(&positions).iter().map(|a| (a.cos(), a.sin())).unzip();
+    let mut y = vec![0.0; x.len()];
+    rotate(&x, &cos, &sin, heads, width, rotary / 2, &mut y);
     for (at, y) in y.iter().enumerate() {
         let (row, i) = (at / (heads * width), at % width);
         let pair = i % (rotary / 2);
@@ -275,12 +281,14 @@ fn rotation_turns_half_split_pairs() {
         assert!((y - want).abs() < 1e-12);
     }
     let narrow: Vec<f32> = x.iter().map(|x| *x as f32).collect();
-    let mut whole = narrow.clone();
-    RopeAngles::new(&positions, 1e7, rotary).rotate(&mut whole, heads, width);
+    let (cos, sin): (Vec<f32>, Vec<f32>) = cos.iter().zip(&sin).map(|(c, s)| (*c as f32, *s as f32)).unzip();
+    let mut whole = vec![0.0; narrow.len()];
+    rotate(&narrow, &cos, &sin, heads, width, rotary / 2, &mut whole);
     for row in 0..positions.len() {
         let part = row * heads * width..(row + 1) * heads * width;
-        let mut alone = narrow[part.clone()].to_vec();
-        RopeAngles::new(&positions[row..=row], 1e7, rotary).rotate(&mut alone, heads, width);
+        let turns = row * rotary / 2..(row + 1) * rotary / 2;
+        let mut alone = vec![0.0; heads * width];
+        rotate(&narrow[part.clone()], &cos[turns.clone()], &sin[turns], heads, width, rotary / 2, &mut alone);
         assert_bits(&alone, &whole[part], "row alone");
     }
 }

@@ -256,22 +256,9 @@ fn steps_of_composed_terms_compute_the_same() {
     let mut options = Options::new(support::arithmetic(1));
     options.classes = Class::ALL.into();
     options.record = true;
-    // Comparisons of computed values turn on the last bit.
-    let makes: Vec<Make> = GENERATORS.iter().filter(|(n, _)| !n.starts_with("argmax")).map(|(_, m)| *m).collect();
     let (mut compared, mut fired) = (0, BTreeSet::new());
     for seed in 0..SEEDS {
-        let mut l = Left { rng: Rng::new(seed), mix: Mix::F64, func: Func::new("f"), weights: vec![], pool: vec![] };
-        for _ in 0..16 {
-            let make = makes[l.rng.below(makes.len())];
-            if let Some(v) = make(&mut l)
-                && l.func.tensor(v).is_some_and(|t| t.dtype == DType::F64)
-            {
-                l.pool.push(v);
-            }
-        }
-        let body = l.func.body.index();
-        l.func.outputs = (0..l.pool.len()).map(|i| format!("out{i}")).collect();
-        l.func.regions[body].yields = l.pool.clone();
+        let mut l = composed(seed, 16);
         let module = module(&l);
         let p = pass::run(module.clone(), &options, &mut |_, _| {}).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         let plain = Options { record: false, ..options.clone() };

@@ -9,7 +9,7 @@ use spinec_ir::ir::testing::Rng;
 use spinec_ir::ir::{Attrs, Func, Loc, Module, ValueId, WeightId, verify};
 use spinec_ir::ops::Opcode;
 use spinec_ir::tensor::Tensor;
-use spinec_ir::ty::{DType, Type};
+use spinec_ir::ty::Type;
 use spinec_passes::dag::append;
 use spinec_passes::pass::{self, Options, Program};
 use spinec_passes::region::{cut, terms};
@@ -158,22 +158,9 @@ fn composed_terms_compute_the_same() {
     let device = support::arithmetic(1);
     let mut options = Options::new(device);
     options.classes = Class::ALL.into();
-    // Comparisons of computed values turn on the last bit.
-    let makes: Vec<Make> = GENERATORS.iter().filter(|(n, _)| !n.starts_with("argmax")).map(|(_, m)| *m).collect();
     let (mut fired, mut derived, mut compared) = (0, 0, 0);
     for seed in 0..200 {
-        let mut l = Left { rng: Rng::new(seed), mix: Mix::F64, func: Func::new("f"), weights: vec![], pool: vec![] };
-        for _ in 0..24 {
-            let make = makes[l.rng.below(makes.len())];
-            if let Some(v) = make(&mut l)
-                && l.func.tensor(v).is_some_and(|t| t.dtype == DType::F64)
-            {
-                l.pool.push(v);
-            }
-        }
-        let body = l.func.body.index();
-        l.func.outputs = (0..l.pool.len()).map(|i| format!("out{i}")).collect();
-        l.func.regions[body].yields = l.pool.clone();
+        let mut l = composed(seed, 24);
         let module = module(&l);
         let p = pass::run(module.clone(), &options, &mut |_, _| {}).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
         let values = Values(l.weights.iter().map(|ty| random(&ty.clone().into(), &mut l.rng)).collect());

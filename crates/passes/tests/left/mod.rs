@@ -469,3 +469,22 @@ pub fn compare(a: &Tensor, b: &Tensor, bound: Option<f64>, bound_16: f64, what: 
         assert!(same || near, "{x:e} and {y:e}: {}", what());
     }
 }
+
+/// A function in f64 in which `terms` left sides feed each other; every value is an output.
+pub fn composed(seed: u64, terms: usize) -> Left {
+    // Comparisons of computed values turn on the last bit.
+    let makes: Vec<Make> = GENERATORS.iter().filter(|(n, _)| !n.starts_with("argmax")).map(|(_, m)| *m).collect();
+    let mut l = Left { rng: Rng::new(seed), mix: Mix::F64, func: Func::new("f"), weights: vec![], pool: vec![] };
+    for _ in 0..terms {
+        let make = makes[l.rng.below(makes.len())];
+        if let Some(v) = make(&mut l)
+            && l.func.tensor(v).is_some_and(|t| t.dtype == DType::F64)
+        {
+            l.pool.push(v);
+        }
+    }
+    let body = l.func.body.index();
+    l.func.outputs = (0..l.pool.len()).map(|i| format!("out{i}")).collect();
+    l.func.regions[body].yields = l.pool.clone();
+    l
+}

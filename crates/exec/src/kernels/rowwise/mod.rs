@@ -12,5 +12,5 @@ mod rows;
 pub use elementwise::{Binary, Operand, Unary, binary, silu_mul, unary, unary_in_place};
 pub use norm::{l2_normalise, rms_norm, softmax};
 pub use reduce::{Reduction, cumsum, reduce};
-pub use rope::{RopeAngles, rotate};
+pub use rope::rotate;
 pub use rows::{gather_rows, gather_rows_bf16};

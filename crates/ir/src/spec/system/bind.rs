@@ -10,7 +10,7 @@ use super::{LoadedSystem, Overrides, Serve, System, parse_sets};
 use crate::diag::{Diagnostic, Diagnostics, codes, suggest};
 use crate::spec::ast::ParamKind;
 use crate::spec::load::{Host, Loader};
-use crate::spec::statics::{self, Static};
+use crate::spec::statics::Static;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn bind(
@@ -49,7 +49,7 @@ pub(super) fn bind(
     if !over.no_limits {
         super::limits::check(&values, &mut diags);
     }
-    let paths = static_paths(&values, &bound, &serve);
+    let paths = static_paths(&bound, &serve);
     let patches = values.patches();
     let shares = tables::shares(&values, &mut diags);
     diags.extend(values.diags.take());
@@ -118,11 +118,7 @@ fn check_sets(values: &Values, diags: &mut Diagnostics) {
 }
 
 /// Dotted values phases and entries may use.
-fn static_paths(
-    values: &Values,
-    bound: &BTreeMap<String, BTreeMap<String, Static>>,
-    serve: &Serve,
-) -> BTreeMap<String, Static> {
+fn static_paths(bound: &BTreeMap<String, BTreeMap<String, Static>>, serve: &Serve) -> BTreeMap<String, Static> {
     let mut out = BTreeMap::new();
     for (c, map) in bound {
         for (k, v) in map {
@@ -132,7 +128,6 @@ fn static_paths(
     out.insert("serve.requests".into(), Static::from(serve.requests));
     out.insert("serve.context".into(), Static::from(serve.context));
     out.insert("serve.chunk".into(), Static::from(serve.chunk));
-    let _ = (values, statics::FUNCTIONS);
     out
 }
 
