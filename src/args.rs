@@ -271,7 +271,7 @@ pub struct RunArgs {
 }
 
 /// Candidate retrieval.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CandidatesArg {
     /// Coarse scores of a quantised head, rescored
     Coarse,
@@ -310,7 +310,7 @@ pub struct PlanArgs {
 }
 
 /// Sampling laws a phase is made for.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LawArg {
     /// The most likely token
     Greedy,

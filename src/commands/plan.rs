@@ -287,11 +287,12 @@ fn report(
     })
 }
 
-/// An op for people: its value's name, else what it is and where.
+/// An op for people: its value's name, else what it is and where. A loop or a case goes by its node.
 pub fn describe(func: &Func, id: OpId) -> String {
     let op = func.op(id);
     let name = op.results.iter().flat_map(|v| &func.value(*v).names).next();
-    match name {
+    match name.filter(|_| op.regions.is_empty()) {
+        None if !op.regions.is_empty() => format!("{} {}", op.code.name(), op.loc.path),
         Some(n) => format!("{} {n}", op.code.name()),
         None if op.loc.path.is_empty() => op.code.name().to_owned(),
         None => format!("{} in {}", op.code.name(), op.loc.path),

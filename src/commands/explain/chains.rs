@@ -1,9 +1,10 @@
 //! Chains of rules for values, as JSON; `text` prints them.
 
+use super::super::values::{ValuePath, output_of};
 use crate::planner::Subject;
 use serde_json::{Value, json};
 use spinec_ir::diag::{Span, json_range};
-use spinec_ir::ir::Module;
+use spinec_ir::ir::{Func, Module};
 use spinec_passes::compile::Compiled;
 use spinec_passes::history::{Chain, Fate, Held, History, Place, Shown, TermId, Why};
 use spinec_passes::rules::rules;
@@ -20,13 +21,20 @@ impl Teller<'_> {
         &self.compiled.plan.module
     }
 
-    /// Regions of a function that have a value of that path, with what became of it in each.
-    pub fn values(&self, func: &str, path: &str) -> Vec<Value> {
+    /// Regions of a function that have the value, and that its iterations reach, with what became of it in each. An output
+    /// goes by the name of its value.
+    pub fn values(&self, func: &Func, path: &ValuePath) -> Vec<Value> {
         let mut out = Vec::new();
+        let lowered = self.subject.module.func(&func.name);
+        let output = lowered.and_then(|f| Some(f.value(output_of(f, &path.plain)?).names.first()?.to_string()));
+        let output = output.filter(|_| path.indices.is_empty());
         for r in &self.compiled.regions {
             let Some(h) = &r.history else { continue };
-            for place in h.places.iter().filter(|p| p.func == func) {
-                let found = h.find(place, path);
+            for place in h.places.iter().filter(|p| p.func == func.name && path.reaches(&p.taken)) {
+                let mut found = h.find(place, &path.plain);
+                found.extend(output.iter().flat_map(|name| h.find(place, name)));
+                found.sort_unstable();
+                found.dedup();
                 // Intermediates of an expression are in the chain of what is made of them.
                 let found = outermost(h, found);
                 if !found.is_empty() {

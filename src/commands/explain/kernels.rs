@@ -1,15 +1,18 @@
 //! Where a value is computed: its ops, their kernels and what those move, as JSON.
 
 use super::super::plan::{bytes, describe, spans};
+use super::super::values::flow::Flow;
 use crate::planner::Subject;
 use serde_json::{Value, json};
 use spinec_ir::diag::json_range;
 use spinec_ir::ir::{Func, OpId};
 use spinec_ir::plan::role::{Role, Roles};
 use spinec_ir::plan::{Phase, Place, Plan};
+use std::collections::BTreeSet;
 
 /// The ops of a value.
-pub fn ops(subject: &Subject, plan: &Plan, func: &Func, ops: &[OpId]) -> Vec<Value> {
+pub fn ops(subject: &Subject, plan: &Plan, flow: &Flow, ops: &[OpId]) -> Vec<Value> {
+    let func = flow.func;
     let env = subject.env(1, subject.system.serve.context);
     let roles = Roles::of(func, &env, plan.reassociate);
     let sources = &subject.sources;
@@ -36,11 +39,12 @@ pub fn ops(subject: &Subject, plan: &Plan, func: &Func, ops: &[OpId]) -> Vec<Val
         .collect()
 }
 
-/// The kernels that hold any of some ops.
-pub fn kernels(subject: &Subject, plan: &Plan, func: &Func, phase: &Phase, ops: &[OpId]) -> Vec<Value> {
+/// Some kernels of a phase.
+pub fn kernels(subject: &Subject, plan: &Plan, flow: &Flow, which: &BTreeSet<usize>) -> Vec<Value> {
+    let (func, phase) = (flow.func, flow.phase);
     let env = subject.env(1, subject.system.serve.context);
     let mut out = Vec::new();
-    for (k, kernel) in phase.kernels.iter().enumerate().filter(|(_, k)| ops.iter().any(|id| k.ops.contains(id))) {
+    for (k, kernel) in which.iter().map(|k| (*k, &phase.kernels[*k])) {
         let mechanisms: Vec<Value> =
             kernel.mechanisms.iter().map(|m| json!({"name": m.name(), "doc": m.doc()})).collect();
         let all: Vec<String> = kernel.ops.iter().map(|id| describe(func, *id)).collect();

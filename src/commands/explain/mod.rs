@@ -4,7 +4,9 @@ mod chains;
 mod kernels;
 mod text;
 
-use super::values::{ValuePath, ops_of, output_of, unknown, weight_of};
+use super::values::facts::{fact, name};
+use super::values::flow::Flow;
+use super::values::{Found, ValuePath, output_of, unknown, weight_of};
 use crate::args::{ExplainArgs, SpecArgs};
 use crate::exit::Exit;
 use crate::output;
@@ -12,13 +14,20 @@ use crate::planner::{self, Subject};
 use chains::Teller;
 use serde_json::{Value, json};
 use spinec_ir::diag::{CODES, code_info, suggest};
-use spinec_ir::ir::{Func, OpId};
+use spinec_ir::ir::Func;
 use spinec_passes::region::is_source;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Explains a code, all codes, or a value.
 pub fn run(args: &ExplainArgs) -> Exit {
     let Some(code) = &args.code else {
+        if args.json {
+            let all: Vec<Value> =
+                CODES.iter().map(|(code, meaning)| json!({"code": code, "meaning": meaning})).collect();
+            output::json(&json!({"schema": "spinec.explain/1", "codes": all}));
+            return Exit::Ok;
+        }
         for (code, meaning) in CODES {
             output::line(&format!("{code}  {meaning}"));
         }
@@ -31,6 +40,10 @@ pub fn run(args: &ExplainArgs) -> Exit {
         };
     }
     match code_info(code) {
+        Some(meaning) if args.json => {
+            output::json(&json!({"schema": "spinec.explain/1", "codes": [{"code": code, "meaning": meaning}]}));
+            Exit::Ok
+        }
         Some(meaning) => {
             output::line(&format!("{code}: {meaning}"));
             Exit::Ok
@@ -57,7 +70,7 @@ fn explain(args: &ExplainArgs, spec: &SpecArgs, value: &str) -> Result<Exit, Exi
         output::error(&why);
         Exit::Usage
     };
-    let path = ValuePath::parse(value);
+    let path = ValuePath::parse(value).map_err(wrong)?;
     path.check(&subject.module).map_err(wrong)?;
     let teller = Teller { subject: &subject, compiled: &compiled };
     let weight = weight_of(&plan.module, value).map_err(wrong)?;
@@ -65,24 +78,29 @@ fn explain(args: &ExplainArgs, spec: &SpecArgs, value: &str) -> Result<Exit, Exi
     for (func, phase) in plan.module.funcs.iter().zip(&plan.phases) {
         let lowered = subject.module.func(&func.name);
         // Reading a weight is an op of the weight's name.
-        let lowered_too = lowered.filter(|_| weight.is_none());
-        let known = |path: &str| [Some(func), lowered_too].into_iter().flatten().any(|f| !ops_of(f, path).is_empty());
-        // An output goes by the name of its value.
-        let plain = match lowered.and_then(|f| output_of(f, &path.plain)) {
-            Some(named) if !known(&path.plain) => named,
-            _ => path.plain.clone(),
-        };
-        if !known(&plain) {
+        let written = lowered.filter(|_| weight.is_none()).map(|f| path.find(f)).unwrap_or_default();
+        let found = path.find(func);
+        if found.is_empty() && written.is_empty() {
             continue;
         }
-        let ops = ops_of(func, &plain);
-        let regions = teller.values(&func.name, &plain);
+        let flow = Flow::of(func, phase);
+        let mut facts: Vec<String> = found.values.iter().filter_map(|v| fact(&flow, plan, *v)).collect();
+        let output = output_of(func, &path.plain).filter(|_| path.indices.is_empty());
+        facts.extend(output.map(|v| format!("{} is output `{}` of the phase", name(&flow, v), path.plain)));
+        facts.dedup();
+        let regions = teller.values(func, &path);
+        let own: Vec<usize> = found.ops.iter().flat_map(|id| flow.computing(*id)).copied().collect();
+        let makers = found.values.iter().flat_map(|v| flow.makers(*v)).collect();
+        let kernels: BTreeSet<usize> = if own.is_empty() { makers } else { own.into_iter().collect() };
+        let readers: BTreeSet<String> =
+            found.values.iter().flat_map(|v| flow.readers(*v)).map(|k| format!("{}.{k}", func.name)).collect();
         phases.push(json!({
-            "phase": func.name, "value": plain,
-            "ops": kernels::ops(&subject, plan, func, &ops),
-            "kernels": kernels::kernels(&subject, plan, func, phase, &ops),
+            "phase": func.name, "value": path.plain, "facts": facts,
+            "ops": kernels::ops(&subject, plan, &flow, &found.ops),
+            "kernels": kernels::kernels(&subject, plan, &flow, &kernels),
+            "read_by": readers,
             "regions": regions,
-            "note": note(&subject, func, &plain, &ops, regions.is_empty()),
+            "note": note(&subject, func, &path, &found, regions.is_empty()),
         }));
     }
     let weight = match weight {
@@ -92,9 +110,9 @@ fn explain(args: &ExplainArgs, spec: &SpecArgs, value: &str) -> Result<Exit, Exi
         _ => Value::Null,
     };
     if phases.is_empty() && weight.is_null() {
-        return Err(wrong(unknown(plan, value)));
+        return Err(wrong(unknown(spec, &args.plan, [&plan.module, &subject.module], value)));
     }
-    let iterations = if phases.is_empty() { String::new() } else { path.iterations() };
+    let iterations = if phases.is_empty() { Vec::new() } else { path.iterations() };
     let report = json!({
         "schema": "spinec.explain/1", "value": value, "iterations": iterations, "phases": phases,
         "weight": weight,
@@ -108,10 +126,10 @@ fn explain(args: &ExplainArgs, spec: &SpecArgs, value: &str) -> Result<Exit, Exi
 }
 
 /// What to say of a value that is in no region, or of which nothing is left.
-fn note(subject: &Subject, func: &Func, path: &str, ops: &[OpId], nowhere: bool) -> Option<&'static str> {
-    if ops.is_empty() && nowhere {
+fn note(subject: &Subject, func: &Func, path: &ValuePath, found: &Found, nowhere: bool) -> Option<&'static str> {
+    if found.is_empty() && nowhere {
         let lowered = subject.module.func(&func.name);
-        let codes = lowered.into_iter().flat_map(|f| ops_of(f, path).into_iter().map(|id| f.op(id).code));
+        let codes = lowered.into_iter().flat_map(|f| path.find(f).ops.into_iter().map(|id| f.op(id).code));
         let sources = codes.clone().count() > 0 && codes.clone().all(is_source);
         return Some(if sources {
             "not computed: a constant or weight, made again wherever it is read"
@@ -119,5 +137,6 @@ fn note(subject: &Subject, func: &Func, path: &str, ops: &[OpId], nowhere: bool)
             "not computed: nothing that this phase is asked for needs it, or an equal value stands for it; `clean` drops it"
         });
     }
-    nowhere.then_some("computed as written: constants, weights, inputs, control and effects are never rewritten")
+    let computed = nowhere && !found.ops.is_empty();
+    computed.then_some("computed as written: constants, weights, inputs, control and effects are never rewritten")
 }

@@ -21,14 +21,21 @@ fn joined(v: &Value, by: &str) -> String {
 
 /// Prints a report.
 pub fn print(report: &Value) {
-    let iterations = text(&report["iterations"]);
+    let iterations = joined(&report["iterations"], ", ");
     if !iterations.is_empty() {
-        line(0, &format!("iteration {iterations}: the body of the loop is the same for all"));
+        line(0, &format!("what iteration {iterations} computes"));
     }
     for phase in list(&report["phases"]) {
         line(0, &format!("{}:", text(&phase["phase"])));
+        for fact in list(&phase["facts"]) {
+            line(1, text(fact));
+        }
         ops(phase);
         kernels(phase);
+        let readers = joined(&phase["read_by"], ", ");
+        if !readers.is_empty() {
+            line(1, &format!("read from memory by {readers}"));
+        }
         for region in list(&phase["regions"]) {
             for value in list(&region["values"]) {
                 chain(value, text(&value["value"]));

@@ -7,6 +7,7 @@
 mod attr;
 mod func;
 mod module;
+mod nest;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod text;
@@ -15,4 +16,5 @@ pub mod verify;
 pub use attr::{Attr, Attrs, Keep};
 pub use func::{Func, Loc, Op, OpId, Region, RegionId, Value, ValueDef, ValueId};
 pub use module::{FuncId, Module, StateDecl, StateId, Symbol, Weight, WeightId, WeightSource};
+pub use nest::{Nest, Taken};
 pub use text::{canonical, without_spans};

@@ -155,8 +155,9 @@ impl<'a> Context<'a> {
     pub fn path(&self, id: OpId) -> String {
         let op = self.func.op(id);
         let name = op.results.iter().flat_map(|v| &self.func.value(*v).names).next();
-        match name {
+        match name.filter(|_| op.regions.is_empty()) {
             Some(name) => format!("`{name}`"),
+            None if !op.regions.is_empty() => format!("{} `{}`", op.code.name(), op.loc.path),
             None if op.loc.path.is_empty() => op.code.name().to_owned(),
             None => format!("{} in `{}`", op.code.name(), op.loc.path),
         }

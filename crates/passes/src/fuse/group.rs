@@ -280,13 +280,16 @@ impl<'a> Groups<'a> {
         let (Some(a), Some(b)) = (&self.nodes[p], &self.nodes[q]) else { return false };
         let ops: BTreeSet<OpId> = a.ops.union(&b.ops).copied().collect();
         let sum = [a.times[0].saturating_add(b.times[0]), a.times[1].saturating_add(b.times[1])];
-        if self.cyclic(p, q) {
-            self.refuse(producer, consumer, Reason::Cycle, "another kernel stands between the two".to_owned());
+        if let Some(between) = self.between(p, q) {
+            self.refuse(producer, consumer, Reason::Cycle, between);
             return false;
         }
+        let alone = a.ops.len() == 1 && b.ops.len() == 1;
         let form = match form(self.c, &ops) {
             Ok(form) => form,
             Err((reason, why)) => {
+                // What is fused already goes along, and may be what is in the way.
+                let why = if alone { why } else { format!("with all that the two kernels hold, {why}") };
                 self.refuse(producer, consumer, reason, why);
                 return false;
             }
@@ -324,22 +327,25 @@ impl<'a> Groups<'a> {
         deps.filter_map(|d| self.of.get(d).copied()).filter(move |d| *d != n)
     }
 
-    /// Whether one of two nodes reaches the other through a third.
-    fn cyclic(&self, p: usize, q: usize) -> bool {
-        let reaches = |from: usize, to: usize| {
-            let mut seen = vec![false; self.nodes.len()];
-            let mut stack: Vec<usize> = self.before(from).filter(|n| *n != to).collect();
-            while let Some(n) = stack.pop() {
+    /// What stands between two nodes if one reaches the other through a third: an op of the third, for people.
+    fn between(&self, p: usize, q: usize) -> Option<String> {
+        let third = |from: usize, to: usize| {
+            let mut reached: Vec<Option<usize>> = vec![None; self.nodes.len()];
+            let mut stack: Vec<(usize, usize)> = self.before(from).filter(|n| *n != to).map(|n| (n, n)).collect();
+            while let Some((n, first)) = stack.pop() {
                 if n == to {
-                    return true;
+                    return Some(first);
                 }
-                if !std::mem::replace(&mut seen[n], true) {
-                    stack.extend(self.before(n));
+                if reached[n].is_none() {
+                    reached[n] = Some(first);
+                    stack.extend(self.before(n).map(|n| (n, first)));
                 }
             }
-            false
+            None
         };
-        reaches(p, q) || reaches(q, p)
+        let n = third(p, q).or_else(|| third(q, p))?;
+        let op = self.nodes[n].as_ref().and_then(|n| n.ops.last().copied());
+        Some(op.map_or_else(|| "another kernel".to_owned(), |op| self.c.path(op)))
     }
 
     /// Nodes in an order that respects what they wait for; earlier in the text first.

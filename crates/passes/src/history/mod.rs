@@ -16,7 +16,7 @@ pub use show::{Names, Shown};
 pub use store::{Node, Store, TermId};
 
 use spinec_ir::diag::Span;
-use spinec_ir::ir::WeightId;
+use spinec_ir::ir::{Taken, WeightId};
 use std::sync::Arc;
 
 /// The history of a region, and of all regions of its structure.
@@ -58,6 +58,8 @@ pub struct Place {
     pub leaves: Vec<String>,
     /// The values that are handed on: op and result.
     pub roots: Vec<(usize, usize)>,
+    /// For every loop whose index chooses a case around the region, the iterations in which it runs.
+    pub taken: Vec<Taken>,
 }
 
 /// An op of a region.

@@ -12,7 +12,7 @@ use crate::rules::{Class, Rule, rules};
 use crate::saturate::{Report, saturate};
 use crate::term::Head;
 use egg::Id;
-use spinec_ir::ir::{Attr, Func, Module, OpId, ValueDef, ValueId};
+use spinec_ir::ir::{Attr, Func, Module, Nest, OpId, ValueDef, ValueId};
 use spinec_ir::ops::Opcode;
 use spinec_ir::ty::Env;
 use std::collections::{BTreeMap, BTreeSet};
@@ -182,6 +182,7 @@ fn record(module: &Module, func: &Func, cut: &Cut, d: &Distinct, solution: &Solu
 fn places_of(module: &Module, cuts: &[Cut], places: &[Vec<usize>], structure: usize) -> Vec<Place> {
     let mut out = Vec::new();
     for ((func, cut), of) in module.funcs.iter().zip(cuts).zip(places) {
+        let nest = Nest::of(func);
         for (region, _) in cut.regions.iter().zip(of).filter(|(_, d)| **d == structure) {
             let op = |id: &OpId| PlaceOp {
                 names: func.op(*id).results.iter().map(|v| func.value(*v).names.clone()).collect(),
@@ -193,11 +194,13 @@ fn places_of(module: &Module, cuts: &[Cut], places: &[Vec<usize>], structure: us
                 let at = region.ops.iter().position(|o| *o == id)?;
                 Some((at, func.op(id).results.iter().position(|r| r == v)?))
             };
+            let block = region.ops.first().and_then(|id| nest.region(*id));
             out.push(Place {
                 func: func.name.clone(),
                 ops: region.ops.iter().map(op).collect(),
                 leaves: region.leaves.iter().map(|v| outside(func, *v)).collect(),
                 roots: region.roots.iter().filter_map(result).collect(),
+                taken: block.map(|b| nest.taken(b)).unwrap_or_default(),
             });
         }
     }

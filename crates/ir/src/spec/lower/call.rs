@@ -1,7 +1,7 @@
 //! Calls: registry ops, functions of the language, methods of states, graphs of this file, imports, components.
 
 use super::emit::Arg;
-use super::scope::{CallId, ScopeId, Val};
+use super::scope::{CallId, ScopeId, Val, join};
 use super::{Lower, Reported, Res, effects};
 use crate::diag::{Diagnostic, Span, codes, suggest};
 use crate::ops::{OPS, Opcode};
@@ -196,6 +196,11 @@ impl<'a> Lower<'a> {
             Val::Static(s) => Val::Tensor(self.materialize(scope, &s, None, o.value.span)?),
             v => self.finish(scope, v, o.value.span)?,
         };
+        // A node of that name is what the path means.
+        if self.calls[call.0].graph.nodes.iter().all(|n| n.name.name != o.name.name) {
+            let path = join(&self.scopes[scope.0].path, &o.name.name);
+            self.name_value(&v, &path);
+        }
         self.calls[call.0].done.insert(o.name.name.clone(), v.clone());
         Ok(v)
     }

@@ -165,6 +165,10 @@ impl<'a> Lower<'a> {
         let operands = inits.iter().map(|tv| tv.id).collect();
         let op = self.func.add_op(outer_region, Opcode::Loop, operands, attrs, vec![region], types, loc);
         let results = self.func.op(op).results.clone();
+        let path = self.scopes[body.0].path.clone();
+        for ((name, _), id) in l.carry.iter().zip(&results) {
+            self.func.values[id.index()].names.push(join(&path, &name.name).into());
+        }
         let carried = l
             .carry
             .iter()
@@ -298,12 +302,15 @@ impl<'a> Lower<'a> {
             }
         }
         let kept = self.keep_value(id, tv, axis, at)?;
-        if !single {
-            return Ok(Tv { span: k.name.span, ..kept });
-        }
-        let mut dims = self.tensor_type(kept.id).dims;
-        dims.remove(axis);
-        let out = self.reshaped(outer, kept, dims, k.name.span, k.name.span)?;
+        let out = if single {
+            let mut dims = self.tensor_type(kept.id).dims;
+            dims.remove(axis);
+            self.reshaped(outer, kept, dims, k.name.span, k.name.span)?
+        } else {
+            kept
+        };
+        let path = join(&self.scopes[body.0].path, &k.name.name);
+        self.name_value(&Val::Tensor(out), &path);
         Ok(Tv { span: k.name.span, ..out })
     }
 

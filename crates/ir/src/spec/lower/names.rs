@@ -155,7 +155,7 @@ impl<'a> Lower<'a> {
         }
     }
 
-    fn name_value(&mut self, v: &Val, path: &str) {
+    pub(super) fn name_value(&mut self, v: &Val, path: &str) {
         match v {
             Val::Tensor(tv) => {
                 let names = &mut self.func.values[tv.id.index()].names;

@@ -1,0 +1,59 @@
+//! What to say of a name nothing has.
+
+use super::ValuePath;
+use crate::args::{CandidatesArg, LawArg, PlanArgs, SpecArgs};
+use crate::planner;
+use clap::ValueEnum;
+use spinec_ir::diag::suggest;
+use spinec_ir::ir::Module;
+
+/// What to say when no phase of a plan and no phase as it is written has a value of that path.
+pub fn unknown(spec: &SpecArgs, plan: &PlanArgs, modules: [&Module; 2], path: &str) -> String {
+    let parsed = match ValuePath::parse(path) {
+        Ok(p) => p.anywhere(),
+        Err(why) => return why,
+    };
+    if let Some(flags) = elsewhere(spec, plan, &parsed) {
+        return format!("`{path}` is a value of another variant of its phase: add {flags}");
+    }
+    let mut names: Vec<&str> = Vec::new();
+    for module in modules {
+        names.extend(module.weights.iter().map(|w| &*w.name));
+        for f in &module.funcs {
+            names.extend(f.values.iter().flat_map(|v| v.names.iter().map(|n| &**n)));
+            names.extend(f.ops.iter().map(|op| &*op.loc.path));
+            names.extend(f.inputs.iter().chain(&f.outputs).map(String::as_str));
+        }
+    }
+    names.retain(|n| !n.is_empty());
+    names.sort_unstable();
+    names.dedup();
+    let near = suggest(&parsed.plain, names.iter().copied());
+    let help = near.map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+    format!("no phase has a value `{path}`{help}")
+}
+
+/// The flags that choose variants of the phases which have the value.
+fn elsewhere(spec: &SpecArgs, plan: &PlanArgs, path: &ValuePath) -> Option<String> {
+    let laws = [LawArg::Greedy, LawArg::Sampled, LawArg::Mixed];
+    let candidates = [CandidatesArg::Coarse, CandidatesArg::Exact];
+    // Fewest changes first.
+    let mut choices: Vec<(LawArg, CandidatesArg)> =
+        laws.into_iter().flat_map(|l| candidates.into_iter().map(move |c| (l, c))).collect();
+    choices.sort_by_key(|(l, c)| usize::from(*l != plan.law) + usize::from(*c != plan.candidates));
+    choices.into_iter().skip(1).find_map(|(law, candidates)| {
+        let other = PlanArgs { law, candidates, ..plan.clone() };
+        let subject = planner::subject(spec, &other).ok()?;
+        let found = subject.module.funcs.iter().any(|f| !path.find(f).is_empty());
+        let flag = |flag: &str, value: String, changed: bool| changed.then(|| format!("--{flag} {value}"));
+        let flags = [
+            flag("law", name(law), law != plan.law),
+            flag("candidates", name(candidates), candidates != plan.candidates),
+        ];
+        found.then(|| flags.into_iter().flatten().collect::<Vec<_>>().join(" "))
+    })
+}
+
+fn name(choice: impl ValueEnum) -> String {
+    choice.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
+}
