@@ -6,6 +6,7 @@ mod spec_support;
 use spec_support::{Repository, check, yaml_files};
 use spinec_ir::diag::render;
 use spinec_ir::ir::{Func, verify::verify};
+use spinec_ir::ops::Opcode;
 use spinec_ir::spec::system::{Overrides, System, engine};
 use spinec_ir::ty::Numerics;
 use std::collections::BTreeMap;
@@ -178,4 +179,24 @@ fn loading_twice_gives_the_same() {
         spinec_ir::ir::text::print(&m.module)
     };
     assert_eq!(show(), show());
+}
+
+/// What loops carry and keep and what calls give go by their paths from outside.
+#[test]
+fn results_of_loops_and_calls_have_names() {
+    let s = system("graphs/hybrid-dspine.yaml", &Overrides::default());
+    let names = |phase_name: &str, code: Opcode| -> Vec<String> {
+        let f = phase(&s, phase_name);
+        let ops = f.ops.iter().filter(|op| op.code == code);
+        ops.flat_map(|op| op.results.iter().flat_map(|v| &f.value(*v).names).map(ToString::to_string)).collect()
+    };
+    let verify = names("verify", Opcode::Loop);
+    assert!(
+        verify.contains(&"t.layers.x".to_owned()) && verify.contains(&"t.layers.features".to_owned()),
+        "{verify:?}"
+    );
+    assert!(names("verify", Opcode::Linear).contains(&"t.logits".to_owned()));
+    let draft = names("draft", Opcode::Reshape);
+    assert!(draft.contains(&"d.layers.last".to_owned()) && draft.contains(&"d.last".to_owned()), "{draft:?}");
+    assert!(names("draft", Opcode::RmsNorm).contains(&"d.hidden".to_owned()));
 }
