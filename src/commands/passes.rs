@@ -7,10 +7,11 @@ use crate::planner::{self, Subject};
 use serde_json::{Value, json};
 use spinec_ir::ir::{Func, Weight, text};
 use spinec_ir::tensor::Tensor;
-use spinec_ir::ty::{Env, Numerics, TensorType};
-use spinec_passes::pass::check::{Check, check_each};
-use spinec_passes::pass::{PASSES, Program, Repeat};
-use spinec_passes::rules::{Class, Rule, rules};
+use spinec_ir::ty::{Env, TensorType};
+use spinec_passes::choose::NARROW_STORAGE;
+use spinec_passes::pass::check::{Advice, Bound, Change, Check, Knob, Place, Report, Turned, advise, check_each};
+use spinec_passes::pass::{PASSES, PassError, Program, Repeat};
+use spinec_passes::rules::{Class, rules};
 
 /// Lists or runs the passes.
 pub fn run(args: &PassesArgs) -> Exit {
@@ -44,7 +45,8 @@ fn list(as_json: bool) -> Exit {
         let rules: Vec<Value> = rules()
             .map(|r| json!({"name": r.name, "class": r.class.name(), "form": r.form, "premises": r.premises}))
             .collect();
-        output::json(&json!({"schema": "spinec.passes/1", "passes": passes, "rules": rules}));
+        let choices = [json!({"name": NARROW_STORAGE, "class": NARROW.0.name(), "doc": NARROW.1})];
+        output::json(&json!({"schema": "spinec.passes/1", "passes": passes, "rules": rules, "choices": choices}));
         return Exit::Ok;
     }
     for p in PASSES {
@@ -59,15 +61,21 @@ fn list(as_json: bool) -> Exit {
     for r in rules() {
         output::line(&format!("{:<20} {:<18} {}", r.name, r.class.name(), r.form));
     }
+    output::line("");
+    output::line(&format!("{:<20} {:<18} {}", NARROW_STORAGE, NARROW.0.name(), NARROW.1));
     Exit::Ok
 }
+
+/// Class and meaning of [`NARROW_STORAGE`], which is left out like a rule.
+const NARROW: (Class, &str) =
+    (Class::RoundingChanging, "a weight derived by rewriting is stored in the dtype of the weights it is made of");
 
 fn execute(args: &PassesArgs, spec: &SpecArgs) -> Result<Exit, Exit> {
     let mut subject = planner::subject(spec, &args.plan)?;
     subject.options.stop_after = args.stop_after.clone();
     subject.options.limit_rewrites = args.limit;
     for name in &args.without {
-        if !rules().any(|r| r.name == name.as_str()) {
+        if !rules().any(|r| r.name == name.as_str()) && name != NARROW_STORAGE {
             output::error(&format!("there is no rule `{name}`; `spinec passes` lists them"));
             return Err(Exit::Usage);
         }
@@ -89,15 +97,6 @@ fn execute(args: &PassesArgs, spec: &SpecArgs) -> Result<Exit, Exit> {
         return Err(Exit::Usage);
     }
     let planned = subject.options.stop_after.is_none();
-    let rounding: Vec<&str> = allowed(&subject, Class::RoundingChanging);
-    if args.check_numerics.is_some() && subject.numerics() != Numerics::F64 && !rounding.is_empty() {
-        output::error(&format!(
-            "in {} the system allows rules that move rounding points ({}), so values differ and nothing is wrong; check in f64 (leave out --numerics), where a rule that computes something else still shows, or leave these rules out with --without",
-            subject.numerics().name(),
-            rounding.join(", ")
-        ));
-        return Err(Exit::Usage);
-    }
     if args.check_numerics.is_some() {
         return check_numerics(&subject, args.json);
     }
@@ -182,15 +181,13 @@ fn execute(args: &PassesArgs, spec: &SpecArgs) -> Result<Exit, Exit> {
     Ok(Exit::Ok)
 }
 
-/// The rules of a class that may fire, by name.
-fn allowed(subject: &Subject, class: Class) -> Vec<&'static str> {
-    let options = &subject.options;
-    let may = |r: &&Rule| r.class == class && options.classes.contains(&class) && !options.without.contains(r.name);
-    rules().filter(may).map(|r| r.name).collect()
-}
-
 /// Elements of weights up to which phases are evaluated by the interpreter, which is plain: larger systems would take hours.
 const MOST_ELEMENTS: i64 = 1 << 24;
+
+/// Requests and rows of every call, and the seeds it is made with.
+const REQUESTS: i64 = 2;
+const ROWS: i64 = 3;
+const SEEDS: [u64; 3] = [1, 2, 3];
 
 /// Evaluates the phases before and after every pass.
 fn check_numerics(subject: &Subject, as_json: bool) -> Result<Exit, Exit> {
@@ -205,45 +202,136 @@ fn check_numerics(subject: &Subject, as_json: bool) -> Result<Exit, Exit> {
         ));
         return Err(Exit::Usage);
     }
-    let mut env = subject.env(1, 3);
+    // Few requests and rows, within the bounds of each symbol.
+    let (one, two) = (subject.env(1, ROWS), subject.env(2, ROWS));
+    let mut env = two.clone();
     for s in &subject.module.symbols {
+        let counts_requests = one.get(&s.name) != two.get(&s.name);
         if let Some(n) = env.get_mut(&s.name) {
-            *n = (*n).min(s.bounds.min.unwrap_or(1).max(3)).min(s.bounds.max.unwrap_or(i64::MAX));
-        }
-    }
-    let requests = subject.env(1, 3);
-    for (name, n) in requests {
-        if n == 1 {
-            env.insert(name, 1);
+            let few = if counts_requests { REQUESTS } else { ROWS };
+            *n = few.clamp(s.bounds.min.unwrap_or(1), s.bounds.max.unwrap_or(i64::MAX).max(s.bounds.min.unwrap_or(1)));
         }
     }
     let extents = env.clone();
-    let given = move |func: &Func, name: &str, ty: &TensorType| made_for_engine(name, ty, rows(func, &extents));
-    let check = Check { env, requests: 1, seed: 1, given: &given, tolerance: None };
-    let (_, found) = check_each(subject.module.clone(), &subject.options, &check).map_err(|e| {
+    let given =
+        move |func: &Func, name: &str, ty: &TensorType| made_for_engine(name, ty, &extents, rows(func, &extents));
+    let check = Check { env, seeds: SEEDS.into(), given: &given, tolerance: None };
+    let bug = |e: PassError| {
         output::error(&e.to_string());
         Exit::Bug
-    })?;
-    let place = found.as_ref().and_then(|f| f.span).map(|s| subject.sources.place(s));
+    };
+    let (program, report) = check_each(subject.module.clone(), &subject.options, &check).map_err(bug)?;
+    let advice = match &report.difference {
+        None => None,
+        Some(d) => Some(advise(&subject.module, &subject.options, &check, d, &program).map_err(bug)?),
+    };
     if as_json {
-        let found = found
-            .as_ref()
-            .map(|f| json!({"pass": f.pass, "phase": f.func, "value": f.value, "place": place, "error": f.error}));
-        output::json(&json!({"schema": "spinec.passes/1", "difference": found}));
+        output::json(&as_value(subject, &report, advice.as_ref()));
+    } else {
+        show(subject, &report);
     }
-    match found {
-        None => {
-            if !as_json {
-                output::line("every value of every phase is the same before and after each pass");
-            }
-            Ok(Exit::Ok)
-        }
-        Some(f) => {
-            let place = place.map(|p| format!(", written at {p}")).unwrap_or_default();
-            output::error(&format!("pass `{}` changes `{}` of {} by {:.1e}{place}", f.pass, f.value, f.func, f.error));
-            Ok(Exit::Failed)
-        }
+    let Some(d) = &report.difference else { return Ok(Exit::Ok) };
+    output::error(&format!(
+        "pass `{}` changes {}: it {}, allowed is {}",
+        d.place.pass,
+        at(subject, &d.place),
+        d.change,
+        allowed(&d.bound)
+    ));
+    if !d.fired.is_empty() {
+        output::note(&format!("where it is computed: {}", d.fired.join(", ")));
     }
+    if let Some(advice) = &advice {
+        output::note(&advised(advice));
+    }
+    Ok(Exit::Failed)
+}
+
+/// What applied, and near ties.
+fn show(subject: &Subject, report: &Report) {
+    for a in &report.applied {
+        let worst = if a.bound.tolerance > 0.0 { format!(", at most {:.1e} off", a.worst) } else { String::new() };
+        output::line(&format!("{:<8} {:>7} values: {}{worst}", a.pass, a.values, allowed(&a.bound)));
+    }
+    for t in &report.ties {
+        output::line(&format!("near tie: after `{}` {} {}", t.place.pass, at(subject, &t.place), t.turned));
+    }
+    if report.difference.is_none() {
+        output::line("every value of every phase is the same before and after each pass, within these bounds");
+    }
+}
+
+/// A bound, for people.
+fn allowed(bound: &Bound) -> String {
+    match bound.class {
+        _ if bound.tolerance == 0.0 => format!("the same bits ({})", bound.class.name()),
+        class => format!("{:.0e} ({} in {})", bound.tolerance, class.name(), bound.dtype),
+    }
+}
+
+/// A place, for people.
+fn at(subject: &Subject, place: &Place) -> String {
+    let part = if place.part { "a part of " } else { "" };
+    let written = place.span.map(|s| format!(", written at {}", subject.sources.place(s))).unwrap_or_default();
+    format!("{part}`{}` of {}{written} (seed {})", place.value, place.func, place.seed)
+}
+
+fn advised(advice: &Advice) -> String {
+    let flags = |knobs: &[Knob]| knobs.iter().map(|k| k.flag()).collect::<Vec<_>>();
+    match advice {
+        Advice::OneOf(knobs) if knobs.len() == 1 => format!("with {} nothing differs", flags(knobs)[0]),
+        Advice::OneOf(knobs) => format!("with any one of these nothing differs: {}", flags(knobs).join(", ")),
+        Advice::All(knobs) => format!("with {} nothing differs; all of them are needed", flags(knobs).join(" ")),
+        Advice::Nothing => "a value differs too with all rules left out and no derived weights".to_owned(),
+    }
+}
+
+fn as_value(subject: &Subject, report: &Report, advice: Option<&Advice>) -> Value {
+    let bound = |b: &Bound| json!({"class": b.class.name(), "dtype": b.dtype.name(), "tolerance": b.tolerance});
+    let place = |p: &Place| {
+        json!({
+            "pass": p.pass, "phase": p.func, "value": p.value, "part": p.part, "seed": p.seed,
+            "place": p.span.map(|s| subject.sources.place(s)),
+        })
+    };
+    let applied: Vec<Value> = report
+        .applied
+        .iter()
+        .map(|a| json!({"pass": a.pass, "bound": bound(&a.bound), "values": a.values, "worst": a.worst}))
+        .collect();
+    let turned = |t: &Turned| json!({"want": t.want, "got": t.got, "gap": finite(t.gap)});
+    let ties: Vec<Value> = report
+        .ties
+        .iter()
+        .map(|t| json!({"at": place(&t.place), "turned": turned(&t.turned), "bound": bound(&t.bound)}))
+        .collect();
+    let difference = report.difference.as_ref().map(|d| {
+        let (error, turn) = match &d.change {
+            Change::Off(error) => (finite(*error), None),
+            Change::Turned(t) => (Value::Null, Some(turned(t))),
+            Change::Other { .. } | Change::Type { .. } => (Value::Null, None),
+        };
+        json!({
+            "at": place(&d.place), "change": d.change.to_string(), "error": error, "turned": turn,
+            "bound": bound(&d.bound), "fired": d.fired,
+        })
+    });
+    let advice = advice.map(|a| {
+        let (kind, knobs): (&str, &[Knob]) = match a {
+            Advice::OneOf(knobs) => ("one_of", knobs),
+            Advice::All(knobs) => ("all", knobs),
+            Advice::Nothing => ("nothing", &[]),
+        };
+        json!({"kind": kind, "flags": knobs.iter().map(|k| k.flag()).collect::<Vec<_>>()})
+    });
+    json!({
+        "schema": "spinec.passes/1", "applied": applied, "ties": ties, "difference": difference, "advice": advice,
+    })
+}
+
+/// JSON has no infinity.
+fn finite(v: f64) -> Value {
+    if v.is_finite() { json!(v) } else { Value::Null }
 }
 
 /// Rows every request has in a call: the second extent of the inputs that have one.
@@ -252,15 +340,19 @@ fn rows(func: &Func, env: &Env) -> i64 {
     inputs.filter_map(|t| t.dims.get(1)?.eval(env)).min().unwrap_or(1)
 }
 
-/// What the engine would feed: laws that are laws, rows that exist. Anything else is made up.
-fn made_for_engine(name: &str, ty: &TensorType, rows: i64) -> Option<Tensor> {
-    let one = |v: f64| Tensor::f64(vec![1], vec![v]).cast(ty.dtype);
+/// What the engine would feed: laws that are laws, rows that exist. Anything else is made up; so every other request takes
+/// the most likely token where a phase has both kinds.
+fn made_for_engine(name: &str, ty: &TensorType, env: &Env, rows: i64) -> Option<Tensor> {
+    let extent = |d: &spinec_ir::ty::Dim| d.eval(env).and_then(|n| usize::try_from(n).ok());
+    let shape = ty.dims.iter().map(extent).collect::<Option<Vec<usize>>>()?;
+    let n: usize = shape.iter().product();
+    let all = |v: &dyn Fn(usize) -> f64| Tensor::f64(shape.clone(), (0..n).map(v).collect()).cast(ty.dtype);
     match name {
-        "temperature" => one(0.8),
-        "top_p" => one(0.9),
-        "top_k" => one(5.0),
-        "rows" | "width" | "keep" => one(rows as f64),
-        "position" | "first" => one(0.0),
+        "temperature" => all(&|_| 0.8),
+        "top_p" => all(&|_| 0.9),
+        "top_k" => all(&|_| 5.0),
+        "rows" | "width" | "keep" => all(&|i| (rows - (i % 2) as i64).max(1) as f64),
+        "position" | "first" => all(&|_| 0.0),
         _ => None,
     }
 }

@@ -200,8 +200,8 @@ pub struct Terms {
     pub roots: Vec<Id>,
     /// For every op of the region the class of the op (of the tuple, if it has several results).
     pub ops: Vec<Id>,
-    /// Classes of the results of ops with several.
-    parts: Vec<Id>,
+    /// For every op the classes of its results.
+    pub results: Vec<Vec<Id>>,
     /// For every op the terms of its results, if the graph is recorded.
     pub as_written: Vec<Vec<TermId>>,
 }
@@ -209,7 +209,7 @@ pub struct Terms {
 impl Terms {
     /// The classes of all values the region computed as it was given.
     pub fn written(&self) -> BTreeSet<Id> {
-        self.ops.iter().chain(&self.parts).map(|id| self.graph.eg.find(*id)).collect()
+        self.ops.iter().chain(self.results.iter().flatten()).map(|id| self.graph.eg.find(*id)).collect()
     }
 }
 
@@ -259,11 +259,10 @@ fn translate(module: &Module, func: &Func, cut: &Cut, index: usize, record: bool
         ops.push(add(&mut graph, func, *op, &mut ids)?);
     }
     let roots = region.roots.iter().map(|v| ids[v]).collect();
-    let several = region.ops.iter().map(|op| &func.op(*op).results).filter(|r| r.len() > 1);
-    let parts = several.flatten().map(|v| ids[v]).collect();
+    let results = region.ops.iter().map(|op| func.op(*op).results.iter().map(|v| ids[v]).collect()).collect();
     let of_op = |op: &OpId| func.op(*op).results.iter().filter_map(|v| graph.concrete(ids[v])).collect();
     let as_written = region.ops.iter().map(of_op).collect();
-    Ok(Terms { graph, roots, ops, parts, as_written })
+    Ok(Terms { graph, roots, ops, results, as_written })
 }
 
 fn add(graph: &mut Graph, func: &Func, id: OpId, ids: &mut BTreeMap<ValueId, Id>) -> Result<Id, String> {

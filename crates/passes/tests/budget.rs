@@ -88,8 +88,7 @@ fn no_other_set_within_the_budget_saves_more() {
     saturate(&mut t.graph, &enabled, Limits::default(), &mut None).expect("the rules are sound");
     let written = t.written();
     pack::seed(&mut t.graph);
-    let wish =
-        Wish { device: &device, env: &env, classes: &classes, weights: &module.weights, runs: 1, written: &written };
+    let wish = Wish { device: &device, env: &env, narrow: true, weights: &module.weights, runs: 1, written: &written };
     let chooser = Chooser::new(&t.graph, &t.roots, &wish);
     let choose = |banned: &BTreeSet<String>| chooser.choose(banned, &BTreeSet::new()).expect("there is a term");
     let sum = |c: &spinec_passes::choose::Choosing| c.derived.values().map(|d| d.1).sum::<u64>();

@@ -10,7 +10,7 @@ use spinec_passes::choose::{Wish, problem};
 use spinec_passes::extract::{Choice, Problem, cheaper, exact, extract, greedy};
 use spinec_passes::pack;
 use spinec_passes::region::{cut, terms};
-use spinec_passes::rules::{Class, Rule, rules};
+use spinec_passes::rules::{Rule, rules};
 use spinec_passes::saturate::{Limits, saturate};
 
 /// Problems of up to nine classes with up to four choices each; choices may need any class, so there are cycles.
@@ -142,7 +142,7 @@ fn ties_go_to_the_first_choice() {
 #[test]
 fn the_regions_of_the_systems_are_extracted_optimally() {
     let all: Vec<&Rule> = rules().collect();
-    let (device, classes) = (h200(), Class::ALL.into());
+    let device = h200();
     let env = Env::from([("N".to_owned(), 8)]);
     let mut seen = 0;
     for spec in ["graphs/spinal-demo.yaml", "graphs/qwen3.8-27b-dspine.yaml"] {
@@ -158,7 +158,7 @@ fn the_regions_of_the_systems_are_extracted_optimally() {
                 let wish = Wish {
                     device: &device,
                     env: &env,
-                    classes: &classes,
+                    narrow: true,
                     weights: &module.weights,
                     runs: 1,
                     written: &written,

@@ -323,6 +323,7 @@ impl<'a> Classes<'a> {
         Some(Solution {
             roots: roots.iter().map(|r| place[r]).collect(),
             origin: Vec::new(),
+            same: Vec::new(),
             time_ps: chosen.time_ps,
             dag,
             derived,

@@ -12,13 +12,16 @@ mod widths;
 use crate::cost::Device;
 use crate::dag::Dag;
 use crate::extract::{Picks, Problem, extract};
-use crate::rules::Class;
 use crate::term::Graph;
 use classes::Classes;
 use egg::Id;
 use spinec_ir::ir::Weight;
 use spinec_ir::ty::{DType, Env};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The choice to store a derived weight narrower than it is computed, which moves a rounding point: of class
+/// [`Class::RoundingChanging`](crate::rules::Class::RoundingChanging), and left out by this name as rules are by theirs.
+pub const NARROW_STORAGE: &str = "narrow-storage";
 
 /// What extraction is asked for.
 #[derive(Clone, Debug)]
@@ -27,8 +30,8 @@ pub struct Wish<'a> {
     pub device: &'a Device,
     /// Values of the symbols that sizes are costed at.
     pub env: &'a Env,
-    /// Classes of rules allowed; a derived weight is stored narrower than it is computed only if it may change rounding.
-    pub classes: &'a BTreeSet<Class>,
+    /// Whether a derived weight may be stored narrower than it is computed ([`NARROW_STORAGE`]).
+    pub narrow: bool,
     /// The module's weights.
     pub weights: &'a [Weight],
     /// How often the region runs: resident bytes have to pay once for all runs.
@@ -112,6 +115,14 @@ impl std::fmt::Display for Reason {
     }
 }
 
+impl Derivation {
+    /// Whether it is kept in a narrower dtype than it is computed in.
+    pub fn narrowed(&self) -> bool {
+        let computed = self.definition.nodes.last().and_then(|n| n.types.first()?.tensor());
+        computed.is_some_and(|t| t.dtype != self.storage)
+    }
+}
+
 /// The term chosen for a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Solution {
@@ -125,6 +136,8 @@ pub struct Solution {
     pub classes: Vec<Id>,
     /// For every node the place in the region of the first op that it is equal to, if there is one.
     pub origin: Vec<Option<usize>>,
+    /// For every node the results it is equal to, by the place of their op in the region and their number.
+    pub same: Vec<Vec<(usize, usize)>>,
     /// Linear maps of one operand that are costed as one kernel, each with two members or more.
     pub groups: Vec<Vec<usize>>,
     /// Refused derived weights, in order.

@@ -2,7 +2,6 @@
 
 use super::classes::Classes;
 use crate::cost;
-use crate::rules::Class;
 use crate::term::{Head, Term};
 use egg::Id;
 use spinec_ir::ops::Opcode;
@@ -37,7 +36,7 @@ impl Classes<'_> {
         let (facts, wish) = (self.g.facts(self.ids[k]), self.wish);
         let ty = facts.tensor().filter(|_| facts.held && facts.loops.len() <= 1)?;
         let source = facts.source?;
-        let may = wish.classes.contains(&Class::RoundingChanging) && !wish.written.contains(&self.ids[k]);
+        let may = wish.narrow && !wish.written.contains(&self.ids[k]);
         let narrow = may && source.is_float() && source.compute() == ty.dtype;
         let storage = if narrow { source } else { ty.dtype };
         let bytes = cost::elements(ty, &Env::new()) * u128::from(storage.bytes().unsigned_abs());

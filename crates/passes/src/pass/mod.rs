@@ -11,7 +11,7 @@ mod rewrite;
 use crate::choose::{Refusal, Variant};
 use crate::cost::Device;
 use crate::history::History;
-use crate::rules::Class;
+use crate::rules::{Class, Rule, rules};
 use crate::saturate::{self, Limits};
 use spinec_ir::ir::{Module, WeightId, canonical, text, verify};
 use spinec_ir::plan::derived_element;
@@ -84,6 +84,13 @@ pub struct RegionRecord {
     pub variants: Vec<Variant>,
     /// How many other regions have this structure.
     pub shared: usize,
+    /// Function and region, by number, of all regions of this structure, in the module that the pass was given
+    /// ([`crate::region::cut`]).
+    pub regions: Vec<(usize, usize)>,
+    /// The weakest class of what was done: of the rules that fired, and of narrower storage.
+    pub class: Class,
+    /// Derived weights that are stored narrower than they are computed ([`crate::choose::NARROW_STORAGE`]).
+    pub narrowed: usize,
     /// How its terms came about; none unless [`Options::record`] asks for it.
     pub history: Option<History>,
 }
@@ -118,7 +125,9 @@ pub struct Options {
     /// Functions, by name, whose values keep their bits: only exact rules fire in them. Phases that decide tokens are of
     /// this kind, so that a token does not depend on which of them decided it.
     pub exact: BTreeSet<String>,
-    /// Rules left out by name.
+    /// The rules there are, in the order they are tried.
+    pub rules: Vec<&'static Rule>,
+    /// Rules left out by name; [`crate::choose::NARROW_STORAGE`] goes by its name too.
     pub without: BTreeSet<String>,
     /// Resident bytes of all derived weights; `None` is no limit. Within it those are kept that save most together, over all
     /// regions and functions; one that several use is counted once.
@@ -140,6 +149,7 @@ impl Options {
             device,
             exact: BTreeSet::new(),
             classes: Class::DEFAULT.into(),
+            rules: rules().collect(),
             without: BTreeSet::new(),
             budget: None,
             limits: Limits::default(),

@@ -1,5 +1,6 @@
 //! A function with the chosen terms in place of its regions.
 
+use super::check::is_mark;
 use super::derive::read_weight;
 use crate::choose::Solution;
 use crate::dag::{DagNode, Slow, append};
@@ -26,6 +27,13 @@ impl Solution {
             first.entry(t.graph.eg.find(*op)).or_insert(i);
         }
         self.origin = self.classes.iter().map(|c| first.get(c).copied()).collect();
+        let mut same: BTreeMap<egg::Id, Vec<(usize, usize)>> = BTreeMap::new();
+        for (i, results) in t.results.iter().enumerate() {
+            for (r, id) in results.iter().enumerate() {
+                same.entry(t.graph.eg.find(*id)).or_default().push((i, r));
+            }
+        }
+        self.same = self.classes.iter().map(|c| same.get(c).cloned().unwrap_or_default()).collect();
         let mut users: Vec<Option<usize>> = vec![None; self.dag.nodes.len()];
         for n in (0..self.dag.nodes.len()).rev() {
             self.origin[n] = self.origin[n].or_else(|| users[n].and_then(|u| self.origin[u]));
@@ -150,6 +158,16 @@ impl Builder<'_> {
         }
     }
 
+    /// Gives a value the marks of one inside a region that it is equal to. Names stay with what leaves a region.
+    fn mark(&mut self, old: ValueId, new: ValueId) {
+        for mark in self.old.value(old).names.iter().filter(|n| is_mark(n)) {
+            let names = &mut self.new.values[new.index()].names;
+            if !names.contains(mark) {
+                names.push(mark.clone());
+            }
+        }
+    }
+
     /// The results of a node, after all it needs: what is used stands before what uses it in a term.
     fn node(&mut self, region: usize, n: usize, block: RegionId, user: &Loc) -> Result<Vec<ValueId>, String> {
         let solution = self.chosen[region].solution.clone();
@@ -163,6 +181,10 @@ impl Builder<'_> {
         }
         for n in wanted {
             let made = self.emit(region, &solution, n, block, user)?;
+            for (op, result) in &solution.same[n] {
+                let old = self.old.op(self.cut.regions[region].ops[*op]).results[*result];
+                self.mark(old, made[0]);
+            }
             self.emitted[region][n] = Some(made);
         }
         self.emitted[region][n].clone().ok_or_else(|| "a node was not emitted".to_owned())

@@ -4,11 +4,11 @@ use super::budget::{Client, Clients};
 use super::derive::Table;
 use super::rebuild::{Chosen, rebuild};
 use super::{Group, Map, Options, PassError, Program, RegionRecord};
-use crate::choose::{Chooser, Reason, Solution, Wish};
+use crate::choose::{Chooser, NARROW_STORAGE, Reason, Solution, Wish};
 use crate::history::{Place, PlaceOp, history};
 use crate::pack;
 use crate::region::{Cut, Terms, cut, def, loop_of, recorded_terms, runs, structure, terms};
-use crate::rules::{Class, Rule, rules};
+use crate::rules::{Class, Rule};
 use crate::saturate::{Report, saturate};
 use crate::term::Head;
 use egg::Id;
@@ -28,8 +28,8 @@ struct Distinct {
     /// Classes of rules that fired.
     classes: BTreeSet<Class>,
     saturation: Report,
-    /// How many there are.
-    count: usize,
+    /// Function and region of all of them.
+    regions: Vec<(usize, usize)>,
     /// How often all of them run when every function runs once.
     runs: u64,
 }
@@ -46,7 +46,7 @@ pub(super) fn run(mut program: Program, options: &Options) -> Result<Program, Pa
     for (d, solution) in distinct.iter().zip(solutions) {
         let func = &program.module.funcs[d.func];
         let solution = solution.located(&d.terms);
-        program.regions.push(record(&program.module, func, &cuts[d.func], d, &solution));
+        program.regions.push(record(&program.module, func, &cuts[d.func], d, &solution, options));
         located.push(Rc::new(solution));
     }
     let mut table = Table::default();
@@ -86,7 +86,8 @@ fn classes(options: &Options, func: &Func) -> BTreeSet<Class> {
 
 /// The rules that may fire, in order.
 fn enabled(options: &Options, classes: &BTreeSet<Class>) -> Vec<&'static Rule> {
-    rules().filter(|r| classes.contains(&r.class) && !options.without.contains(r.name)).collect()
+    let all = options.rules.iter().copied();
+    all.filter(|r| classes.contains(&r.class) && !options.without.contains(r.name)).collect()
 }
 
 /// Every distinct region saturated, and for every region of every function which of them it is.
@@ -107,7 +108,7 @@ fn saturated(
             let runs = runs(func, at.block, env);
             let key = (classes.clone(), structure(func, cut, region));
             if let Some(d) = known.get(&key) {
-                distinct[*d].count += 1;
+                distinct[*d].regions.push((f, region));
                 distinct[*d].runs = distinct[*d].runs.saturating_add(runs);
                 of_func.push(*d);
                 continue;
@@ -121,7 +122,16 @@ fn saturated(
             known.insert(key, distinct.len());
             of_func.push(distinct.len());
             let classes = classes.clone();
-            distinct.push(Distinct { func: f, region, terms, written, saturation, count: 1, runs, classes });
+            distinct.push(Distinct {
+                func: f,
+                region,
+                terms,
+                written,
+                saturation,
+                regions: vec![(f, region)],
+                runs,
+                classes,
+            });
         }
         places.push(of_func);
     }
@@ -135,7 +145,7 @@ fn solutions(module: &Module, distinct: &[Distinct], options: &Options, env: &En
         .map(|d| Wish {
             device: &options.device,
             env,
-            classes: &d.classes,
+            narrow: d.classes.contains(&Class::RoundingChanging) && !options.without.contains(NARROW_STORAGE),
             weights: &module.weights,
             runs: d.runs,
             written: &d.written,
@@ -161,7 +171,17 @@ fn solutions(module: &Module, distinct: &[Distinct], options: &Options, env: &En
     clients.all.iter().enumerate().map(solution).collect()
 }
 
-fn record(module: &Module, func: &Func, cut: &Cut, d: &Distinct, solution: &Solution) -> RegionRecord {
+fn record(
+    module: &Module,
+    func: &Func,
+    cut: &Cut,
+    d: &Distinct,
+    solution: &Solution,
+    options: &Options,
+) -> RegionRecord {
+    let narrowed = solution.derived.values().filter(|d| d.narrowed()).count();
+    let fired = options.rules.iter().filter(|r| d.saturation.fired.contains_key(r.name)).map(|r| r.class);
+    let class = fired.chain((narrowed > 0).then_some(Class::RoundingChanging)).max().unwrap_or(Class::Exact);
     let ops = &cut.regions[d.region].ops;
     let path = ops.iter().map(|op| &func.op(*op).loc.path).find(|p| !p.is_empty());
     RegionRecord {
@@ -173,7 +193,10 @@ fn record(module: &Module, func: &Func, cut: &Cut, d: &Distinct, solution: &Solu
         time_ps: solution.time_ps,
         runs: d.runs,
         variants: solution.variants.clone(),
-        shared: d.count - 1,
+        shared: d.regions.len() - 1,
+        regions: d.regions.clone(),
+        class,
+        narrowed,
         history: None,
     }
 }

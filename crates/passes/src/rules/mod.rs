@@ -32,6 +32,12 @@ pub struct Rule {
     pub apply: fn(&mut Graph, Id, &Term) -> Vec<Id>,
 }
 
+impl std::fmt::Debug for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
 /// The rules in the order they are tried.
 pub fn rules() -> impl Iterator<Item = &'static Rule> {
     [view::RULES, index::RULES, order::RULES, norm::RULES, contract::RULES, product::RULES, widen::RULES]
