@@ -419,8 +419,8 @@ Examples:
 pub struct ExplainArgs {
     /// An error code, such as E0301, or a system file; none lists all codes
     pub code: Option<String>,
-    /// Node path of a value of the system, such as d.layers.z.qr, or d.layers.3.z.qr for one iteration of a loop; an output
-    /// of a phase; a weight, also a derived one
+    /// Node path of a value of the system, such as d.layers.z.qr, or d.layers.3.z.qr for one iteration of a loop; an input
+    /// or output of a phase; a weight, also a derived one; a state; a kernel by its id in the plan
     pub value: Option<String>,
     #[command(flatten)]
     pub with: OverrideArgs,

@@ -296,6 +296,24 @@ fn explain_finds_inputs_outputs_and_what_loops_carry_and_keep() {
     }
 }
 
+#[test]
+fn explain_knows_kernels_states_and_tensors() {
+    let id = of_phase(&json(&["explain", RELEASE, "d.layers.z.a", "--json"]), "draft")["kernels"][0]["id"].clone();
+    let kernel = of_phase(&json(&["explain", RELEASE, id.as_str().expect("an id"), "--json"]), "draft");
+    assert_eq!((kernel["kernels"].as_array().map(Vec::len), &kernel["kernels"][0]["id"]), (Some(1), &id), "{kernel}");
+    let state = of_phase(&json(&["explain", RELEASE, "drafter.kv", "--json"]), "draft");
+    assert!(state["facts"][0].as_str().is_some_and(|f| f.contains("a state of 5 elements")), "{state}");
+    assert!(state["kernels"].as_array().is_some_and(|k| k.len() == 2), "{state}");
+    for (name, wanted) in [
+        ("bridge.codebook.weight", "calls it `drafter.layers.{l}.wrote.codebook`"),
+        ("commit", "is a phase"),
+        ("commit.99", "no kernel"),
+    ] {
+        let d = expect(2, &["explain", RELEASE, name]);
+        assert!(d.err.contains(wanted), "{name}: {}", d.err);
+    }
+}
+
 /// Kernels and chains of cases the iteration does not take are not its own.
 #[test]
 fn an_iteration_shows_the_cases_it_takes_alone() {
@@ -308,6 +326,9 @@ fn an_iteration_shows_the_cases_it_takes_alone() {
     let (second, third) = (kernels("t.layers.2.mixed.out"), kernels("t.layers.3.mixed.out"));
     assert_eq!((second.len(), third.len()), (1, 1));
     assert!(second.is_disjoint(&third));
+    let readers = |weight: &str| run(&["explain", RELEASE, weight]).out.matches("kernel verify").count();
+    let counts = ["target.layers.{l}.up", "target.layers.2.up", "target.layers.3.up"].map(readers);
+    assert_eq!(counts, [2, 1, 1]);
     assert_eq!(kernels("t.layers.mixed.out"), second.union(&third).cloned().collect());
 }
 

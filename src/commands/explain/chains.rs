@@ -21,22 +21,32 @@ impl Teller<'_> {
         &self.compiled.plan.module
     }
 
-    /// Regions of a function that have the value, and that its iterations reach, with what became of it in each. An output
-    /// goes by the name of its value.
+    /// Regions of a function that have the value, and that its iterations reach, with what became of it in each; regions that
+    /// have intermediates of its expression if none has the value. An output goes by the name of its value.
     pub fn values(&self, func: &Func, path: &ValuePath) -> Vec<Value> {
-        let mut out = Vec::new();
         let lowered = self.subject.module.func(&func.name);
         let output = lowered.and_then(|f| Some(f.value(output_of(f, &path.plain)?).names.first()?.to_string()));
-        let output = output.filter(|_| path.indices.is_empty());
+        let names = std::iter::once(path.plain.clone()).chain(output.filter(|_| path.indices.is_empty()));
+        let names: BTreeSet<String> = names.collect();
+        let named = self.regions(func, path, |h, place| names.iter().flat_map(|n| h.named(place, n)).collect());
+        if !named.is_empty() {
+            return named;
+        }
+        // Intermediates of an expression are in the chain of what is made of them.
+        self.regions(func, path, |h, place| outermost(h, h.within(place, &path.plain)))
+    }
+
+    fn regions(
+        &self,
+        func: &Func,
+        path: &ValuePath,
+        find: impl Fn(&History, &Place) -> Vec<(usize, usize)>,
+    ) -> Vec<Value> {
+        let mut out = Vec::new();
         for r in &self.compiled.regions {
             let Some(h) = &r.history else { continue };
             for place in h.places.iter().filter(|p| p.func == func.name && path.reaches(&p.taken)) {
-                let mut found = h.find(place, &path.plain);
-                found.extend(output.iter().flat_map(|name| h.find(place, name)));
-                found.sort_unstable();
-                found.dedup();
-                // Intermediates of an expression are in the chain of what is made of them.
-                let found = outermost(h, found);
+                let found = find(h, place);
                 if !found.is_empty() {
                     let values: Vec<Value> = found.iter().map(|at| self.value(h, place, *at)).collect();
                     out.push(json!({"region": at(place), "fired": r.saturation.fired, "values": values}));

@@ -1,13 +1,14 @@
 //! Where a value is computed: its ops, their kernels and what those move, as JSON.
 
 use super::super::plan::{bytes, describe, spans};
+use super::super::values::Named;
 use super::super::values::flow::Flow;
 use crate::planner::Subject;
 use serde_json::{Value, json};
 use spinec_ir::diag::json_range;
-use spinec_ir::ir::{Func, OpId};
+use spinec_ir::ir::{Func, Nest, OpId};
 use spinec_ir::plan::role::{Role, Roles};
-use spinec_ir::plan::{Phase, Place, Plan};
+use spinec_ir::plan::{Access, Phase, Place, Plan};
 use std::collections::BTreeSet;
 
 /// The ops of a value.
@@ -75,8 +76,8 @@ pub fn kernels(subject: &Subject, plan: &Plan, flow: &Flow, which: &BTreeSet<usi
 }
 
 /// What there is to say about a weight, a line each.
-pub fn weight(plan: &Plan, id: usize) -> Vec<String> {
-    let w = &plan.module.weights[id];
+pub fn weight(plan: &Plan, named: &Named) -> Vec<String> {
+    let w = &plan.module.weights[named.id];
     let name = &w.name;
     let source = w.source.as_ref().map(|s| format!(", tensor {} of {}", s.tensor, s.checkpoint)).unwrap_or_default();
     let mut out = vec![format!("{name} is a weight, {}{source}", w.ty)];
@@ -85,8 +86,12 @@ pub fn weight(plan: &Plan, id: usize) -> Vec<String> {
     }
     let mut read = false;
     for (func, phase) in plan.module.funcs.iter().zip(&plan.phases) {
+        let nest = Nest::of(func);
         for (k, kernel) in phase.kernels.iter().enumerate() {
-            let of = |a: &&spinec_ir::plan::Access| matches!(a.place, Place::Weight(w, _) if w.index() == id);
+            let of = |a: &&Access| match a.place {
+                Place::Weight(w, at) => w.index() == named.id && named.read_by(func, &nest, kernel, at),
+                _ => false,
+            };
             for access in kernel.reads.iter().filter(of) {
                 read = true;
                 let (family, bytes) = (kernel.family.name(), &access.bytes);

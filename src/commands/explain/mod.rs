@@ -2,6 +2,7 @@
 
 mod chains;
 mod kernels;
+mod other;
 mod text;
 
 use super::values::facts::{fact, name};
@@ -104,15 +105,21 @@ fn explain(args: &ExplainArgs, spec: &SpecArgs, value: &str) -> Result<Exit, Exi
         }));
     }
     let weight = match weight {
-        Some((id, w)) if phases.is_empty() => json!({
-            "name": w.name, "text": kernels::weight(plan, id), "parts": teller.derived(&w.name),
-        }),
+        Some(w) if phases.is_empty() => {
+            let name = &plan.module.weights[w.id].name;
+            json!({"name": name, "text": kernels::weight(plan, &w), "parts": teller.derived(name)})
+        }
         _ => Value::Null,
     };
     if phases.is_empty() && weight.is_null() {
+        phases = other::phases(&subject, plan, value);
+    }
+    if phases.is_empty() && weight.is_null() {
         return Err(wrong(unknown(spec, &args.plan, [&plan.module, &subject.module], value)));
     }
-    let iterations = if phases.is_empty() { Vec::new() } else { path.iterations() };
+    // A kernel's number is no index.
+    let found = phases.iter().any(|p| p["value"] == *path.plain);
+    let iterations = if found { path.iterations() } else { Vec::new() };
     let report = json!({
         "schema": "spinec.explain/1", "value": value, "iterations": iterations, "phases": phases,
         "weight": weight,

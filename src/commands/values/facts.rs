@@ -21,7 +21,8 @@ pub fn name(flow: &Flow, v: ValueId) -> String {
             names.join(" or ")
         }
         ValueDef::Result(op, _) if flow.func.op(op).code == Opcode::Cast => {
-            format!("{} as {}", name(flow, flow.func.op(op).operands[0]), flow.func.ty(v))
+            let dtype = flow.func.tensor(v).map_or("", |t| t.dtype.name());
+            format!("{} as {dtype}", name(flow, flow.func.op(op).operands[0]))
         }
         ValueDef::Result(op, _) => format!("the result of {}", describe(flow.func, op)),
         ValueDef::Param(r, i) if r == flow.func.body => {

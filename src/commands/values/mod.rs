@@ -8,4 +8,4 @@ mod weights;
 
 pub use path::{Found, ValuePath, output_of};
 pub use unknown::unknown;
-pub use weights::weight_of;
+pub use weights::{Named, weight_of};

@@ -5,7 +5,7 @@ use crate::args::{CandidatesArg, LawArg, PlanArgs, SpecArgs};
 use crate::planner;
 use clap::ValueEnum;
 use spinec_ir::diag::suggest;
-use spinec_ir::ir::Module;
+use spinec_ir::ir::{Func, Module};
 
 /// What to say when no phase of a plan and no phase as it is written has a value of that path.
 pub fn unknown(spec: &SpecArgs, plan: &PlanArgs, modules: [&Module; 2], path: &str) -> String {
@@ -15,6 +15,9 @@ pub fn unknown(spec: &SpecArgs, plan: &PlanArgs, modules: [&Module; 2], path: &s
     };
     if let Some(flags) = elsewhere(spec, plan, &parsed) {
         return format!("`{path}` is a value of another variant of its phase: add {flags}");
+    }
+    if let Some(why) = other(modules[0], path) {
+        return why;
     }
     let mut names: Vec<&str> = Vec::new();
     for module in modules {
@@ -31,6 +34,23 @@ pub fn unknown(spec: &SpecArgs, plan: &PlanArgs, modules: [&Module; 2], path: &s
     let near = suggest(&parsed.plain, names.iter().copied());
     let help = near.map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
     format!("no phase has a value `{path}`{help}")
+}
+
+/// What has that name and is no value.
+fn other(module: &Module, path: &str) -> Option<String> {
+    let weight = module.weights.iter().find(|w| w.source.as_ref().is_some_and(|s| s.tensor == path));
+    if let Some(w) = weight {
+        return Some(format!("`{path}` is a tensor of a checkpoint: the system calls it `{}`", w.name));
+    }
+    if module.states.iter().any(|s| s.name == path) {
+        return Some(format!("`{path}` is a state and no value: `spinec explain` shows the kernels that use it"));
+    }
+    let phase = |f: &Func| f.name == path || f.name.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+    let kernel = module.funcs.iter().any(|f| path.strip_prefix(&*f.name).is_some_and(|rest| rest.starts_with('.')));
+    if module.funcs.iter().any(phase) {
+        return Some(format!("`{path}` is a phase and no value: `spinec plan` shows it"));
+    }
+    kernel.then(|| format!("`{path}` is no value, and no kernel that `spinec plan` shows"))
 }
 
 /// The flags that choose variants of the phases which have the value.

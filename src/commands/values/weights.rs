@@ -1,12 +1,44 @@
 //! Finding weights by name.
 
-use spinec_ir::ir::{Module, Weight};
+use spinec_ir::ir::{Func, Module, Nest, Op, Taken, ValueDef};
+use spinec_ir::ops::Opcode;
+use spinec_ir::plan::Kernel;
+
+/// A weight as the user named it.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// Its id.
+    pub id: usize,
+    /// For every loop the index that was named, if one was.
+    pub at: Vec<Option<i64>>,
+}
+
+impl Named {
+    /// Whether a kernel that reads the weight, at a constant index or at those of its loops, reads the element named.
+    pub fn read_by(&self, func: &Func, nest: &Nest, kernel: &Kernel, constant: Option<i64>) -> bool {
+        if let Some(c) = constant {
+            return self.at.iter().all(|at| at.is_none_or(|at| at == c));
+        }
+        let taken = nest.taken(kernel.block);
+        let reads = func.ops.iter().filter(|op| op.code == Opcode::Weight && op.int("weight") == Some(self.id as i64));
+        let mut reads = reads.filter(|op| op.operands.len() == self.at.len()).peekable();
+        let reached = |op: &Op| {
+            op.operands.iter().zip(&self.at).all(|(v, at)| {
+                let ValueDef::Param(body, 0) = func.value(*v).def else { return true };
+                let path = nest.owner(body).map(|id| &func.op(id).loc.path);
+                let other = |t: &&Taken| Some(&t.path) == path && at.is_some_and(|at| !t.iterations.contains(&at));
+                !taken.iter().any(|t| other(&t))
+            })
+        };
+        reads.peek().is_none() || reads.any(reached)
+    }
+}
 
 /// The weight of a name, in which loop variables may be indices: `layers.3.norm` for `layers.{l}.norm`.
 ///
 /// # Errors
 /// An index the weight does not have, with those it has.
-pub fn weight_of<'m>(module: &'m Module, name: &str) -> Result<Option<(usize, &'m Weight)>, String> {
+pub fn weight_of(module: &Module, name: &str) -> Result<Option<Named>, String> {
     for (id, w) in module.weights.iter().enumerate() {
         let (own, asked): (Vec<&str>, Vec<&str>) = (w.name.split('.').collect(), name.split('.').collect());
         let index = |part: &str| part.chars().all(|c| c.is_ascii_digit()) && !part.is_empty();
@@ -15,9 +47,12 @@ pub fn weight_of<'m>(module: &'m Module, name: &str) -> Result<Option<(usize, &'
             continue;
         }
         let (mut flat, mut whole) = (0i64, true);
+        let mut indices = Vec::new();
         for (var, extent) in &w.loops {
             let at = own.iter().position(|p| *p == format!("{{{var}}}")).map(|i| asked[i]);
-            match at.filter(|a| index(a)).map(|a| a.parse::<i64>().unwrap_or(i64::MAX)) {
+            let at = at.filter(|a| index(a)).map(|a| a.parse::<i64>().unwrap_or(i64::MAX));
+            indices.push(at);
+            match at {
                 Some(at) if at >= *extent => {
                     return Err(format!("`{}` has the indices 0 to {}, {at} is none of them", w.name, extent - 1));
                 }
@@ -28,7 +63,7 @@ pub fn weight_of<'m>(module: &'m Module, name: &str) -> Result<Option<(usize, &'
         if whole && usize::try_from(flat).is_ok_and(|i| w.present.get(i) == Some(&false)) {
             return Err(format!("the checkpoint has no `{name}`: `{}` does not exist for every index", w.name));
         }
-        return Ok(Some((id, w)));
+        return Ok(Some(Named { id, at: indices }));
     }
     Ok(None)
 }

@@ -29,7 +29,7 @@ fn show(args: &WhyNotArgs) -> Result<Exit, Exit> {
         let path = ValuePath::parse(given).map_err(wrong)?;
         path.check(&subject.module).map_err(wrong)?;
         let written = |m: &spinec_ir::ir::Module| m.funcs.iter().any(|f| !path.find(f).is_empty());
-        let weight = weight_of(&plan.module, given).map_err(wrong)?.map(|(id, _)| id);
+        let weight = weight_of(&plan.module, given).map_err(wrong)?;
         let known = written(&subject.module) || written(&plan.module);
         if !known && weight.is_none() {
             return Err(wrong(unknown(&args.spec, &args.plan, [&plan.module, &subject.module], given)));

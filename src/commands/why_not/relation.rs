@@ -3,8 +3,8 @@
 use super::super::plan::describe;
 use super::super::values::facts::{fact, name};
 use super::super::values::flow::{Flow, Route, Way};
-use super::super::values::{Found, ValuePath};
-use spinec_ir::ir::{Func, Module, RegionId, ValueId};
+use super::super::values::{Found, Named, ValuePath};
+use spinec_ir::ir::{Func, Module, Nest, RegionId, ValueId};
 use spinec_ir::ops::Opcode;
 use spinec_ir::plan::{Place, Plan, Reason};
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ pub struct Side<'a> {
     pub given: &'a str,
     pub path: ValuePath,
     /// The weight of that name.
-    pub weight: Option<usize>,
+    pub weight: Option<Named>,
 }
 
 /// The question.
@@ -63,7 +63,7 @@ impl Relation<'_> {
             if !there(self.a, &found[0]) || !there(self.b, &found[1]) {
                 continue;
             }
-            let weights = [self.a, self.b].map(|s| s.weight);
+            let weights = [self.a, self.b].map(|s| s.weight.as_ref());
             if let Some(w) = weights[0].or(weights[1]) {
                 let other = match weights {
                     [Some(_), Some(_)] => None,
@@ -224,13 +224,17 @@ impl Relation<'_> {
     }
 
     /// What is said of a weight and a value.
-    fn weight(&self, flow: &Flow, id: usize, other: &Side, home: &Home) -> Answer {
+    fn weight(&self, flow: &Flow, weight: &Named, other: &Side, home: &Home) -> Answer {
+        let nest = Nest::of(flow.func);
         let reads = |k: &usize| {
-            let of = |p: Place| matches!(p, Place::Weight(w, _) if w.index() == id);
-            flow.phase.kernels[*k].reads.iter().any(|a| of(a.place))
+            let kernel = &flow.phase.kernels[*k];
+            kernel.reads.iter().any(|a| match a.place {
+                Place::Weight(w, at) => w.index() == weight.id && weight.read_by(flow.func, &nest, kernel, at),
+                _ => false,
+            })
         };
-        let w = &self.plan.module.weights[id].name;
-        let derived = self.plan.derived.iter().any(|d| d.weight.index() == id);
+        let w = &self.plan.module.weights[weight.id].name;
+        let derived = self.plan.derived.iter().any(|d| d.weight.index() == weight.id);
         let how = if derived { "is computed before the first run" } else { "is read and not computed" };
         let list: Vec<String> = (0..flow.phase.kernels.len())
             .filter(reads)

@@ -74,19 +74,19 @@ pub struct PlaceOp {
 }
 
 impl History {
-    /// The ops and results of a place that a node path names; if none does, the intermediates of the node of that path.
-    pub fn find(&self, place: &Place, path: &str) -> Vec<(usize, usize)> {
-        let all = place.ops.iter().enumerate();
-        let named: Vec<(usize, usize)> = all
-            .clone()
-            .flat_map(|(i, op)| op.names.iter().enumerate().map(move |(r, names)| (i, r, names)))
-            .filter(|(_, _, names)| names.iter().any(|n| **n == *path))
-            .map(|(i, r, _)| (i, r))
-            .collect();
-        if !named.is_empty() {
-            return named;
-        }
-        all.filter(|(_, op)| *op.path == *path).flat_map(|(i, op)| (0..op.names.len()).map(move |r| (i, r))).collect()
+    /// The ops and results of a place that a node path names.
+    pub fn named(&self, place: &Place, path: &str) -> Vec<(usize, usize)> {
+        let results = |(i, op): (usize, &PlaceOp)| -> Vec<(usize, usize)> {
+            let named = op.names.iter().enumerate().filter(|(_, names)| names.iter().any(|n| **n == *path));
+            named.map(|(r, _)| (i, r)).collect()
+        };
+        place.ops.iter().enumerate().flat_map(results).collect()
+    }
+
+    /// The ops and results of a place that are intermediates of the node of a path.
+    pub fn within(&self, place: &Place, path: &str) -> Vec<(usize, usize)> {
+        let inside = place.ops.iter().enumerate().filter(|(_, op)| *op.path == *path);
+        inside.flat_map(|(i, op)| (0..op.names.len()).map(move |r| (i, r))).collect()
     }
 
     /// The op of a place that a term is written as.

@@ -1,6 +1,5 @@
 //! A function with the chosen terms in place of its regions.
 
-use super::check::is_mark;
 use super::derive::read_weight;
 use crate::choose::Solution;
 use crate::dag::{DagNode, Slow, append};
@@ -158,16 +157,6 @@ impl Builder<'_> {
         }
     }
 
-    /// Gives a value the marks of one inside a region that it is equal to. Names stay with what leaves a region.
-    fn mark(&mut self, old: ValueId, new: ValueId) {
-        for mark in self.old.value(old).names.iter().filter(|n| is_mark(n)) {
-            let names = &mut self.new.values[new.index()].names;
-            if !names.contains(mark) {
-                names.push(mark.clone());
-            }
-        }
-    }
-
     /// The results of a node, after all it needs: what is used stands before what uses it in a term.
     fn node(&mut self, region: usize, n: usize, block: RegionId, user: &Loc) -> Result<Vec<ValueId>, String> {
         let solution = self.chosen[region].solution.clone();
@@ -183,7 +172,7 @@ impl Builder<'_> {
             let made = self.emit(region, &solution, n, block, user)?;
             for (op, result) in &solution.same[n] {
                 let old = self.old.op(self.cut.regions[region].ops[*op]).results[*result];
-                self.mark(old, made[0]);
+                self.name(old, made[0]);
             }
             self.emitted[region][n] = Some(made);
         }
