@@ -21,7 +21,11 @@ pub fn run(args: &PassesArgs) -> Exit {
             || args.stop_after.is_some()
             || args.limit.is_some()
             || args.check_numerics.is_some()
-            || !args.without.is_empty() =>
+            || !args.without.is_empty()
+            || args.plan.budget.is_some()
+            || args.plan.device.is_some()
+            || !args.with.sets.is_empty()
+            || !args.with.checkpoints.is_empty() =>
         {
             output::error("name the system to run the passes on: spinec passes SYSTEM.yaml ...");
             Exit::Usage
@@ -98,11 +102,17 @@ fn execute(args: &PassesArgs, spec: &SpecArgs) -> Result<Exit, Exit> {
     }
     let planned = subject.options.stop_after.is_none();
     if args.check_numerics.is_some() {
+        if args.print_after.is_some() || args.dump_dir.is_some() {
+            output::error(
+                "--check-numerics shows no modules; leave out --print-after and --dump-dir, or run them by themselves",
+            );
+            return Err(Exit::Usage);
+        }
         return check_numerics(&subject, args.json);
     }
     if let Some(dir) = &args.dump_dir {
         std::fs::create_dir_all(dir).map_err(|e| {
-            output::error(&format!("{}: {e}", dir.display()));
+            output::error(&format!("{} cannot be made a directory to dump into: {e}", dir.display()));
             Exit::Failed
         })?;
     }
@@ -147,6 +157,7 @@ fn execute(args: &PassesArgs, spec: &SpecArgs) -> Result<Exit, Exit> {
                 json!({
                     "at": r.at, "ops": r.ops, "shared": r.shared, "iterations": r.saturation.iterations,
                     "nodes": r.saturation.nodes, "fired": r.saturation.fired, "time_ps": r.time_ps,
+                    "class": r.class.name(), "narrowed": r.narrowed,
                 })
             })
             .collect();
@@ -165,7 +176,9 @@ fn execute(args: &PassesArgs, spec: &SpecArgs) -> Result<Exit, Exit> {
             ));
         }
         for r in &compiled.regions {
-            let fired: Vec<String> = r.saturation.fired.iter().map(|(n, k)| format!("{n} {k}")).collect();
+            let narrowed = (r.narrowed > 0).then_some((NARROW_STORAGE, r.narrowed));
+            let all = r.saturation.fired.iter().map(|(n, k)| (*n, *k)).chain(narrowed);
+            let fired: Vec<String> = all.map(|(n, k)| format!("{n} {k}")).collect();
             if !fired.is_empty() {
                 output::line(&format!(
                     "{}: {} ops, {} rounds, {} nodes: {}",
@@ -198,7 +211,7 @@ fn check_numerics(subject: &Subject, as_json: bool) -> Result<Exit, Exit> {
     let total: i64 = subject.module.weights.iter().map(elements).fold(0, i64::saturating_add);
     if total > MOST_ELEMENTS {
         output::error(&format!(
-            "the weights have {total} elements; the interpreter is for at most {MOST_ELEMENTS}: check the same graphs with a small checkpoint (--checkpoint NAME=DIR), for example one of `spinec synth`"
+            "the weights have {total} elements; the interpreter is for at most {MOST_ELEMENTS}: check the same graphs with a small checkpoint (--checkpoint NAME=DIR), for example one of `spinec synth`; a system that limits its dims is checked as one without `limits`"
         ));
         return Err(Exit::Usage);
     }
