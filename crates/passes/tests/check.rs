@@ -252,6 +252,27 @@ fn near_ties_are_named_and_carried_no_further() {
     assert_eq!((found.difference, found.ties), (None, vec![]));
 }
 
+/// Two entries that a factor rounds to the same number: the graph takes the first, the rewritten one the larger.
+#[test]
+fn a_pick_that_turns_on_a_rounding_is_a_tie() {
+    let module = text(
+        "f32",
+        "  input \"x\" = %0 : f32[N, 4]\n  %1 = const() {dtype=f32, value=1.5} : f32[]\n  %2 = mul(%0, %1) : f32[N, 4]\n  \
+         %3 \"best\" = argmax(%2) {axis=-1} : i32[N]\n  %4 \"value\" = take(%0, %3) {axis=1} : f32[N]\n  return \"value\" = %4\n",
+    );
+    let ulp = f64::from(f32::EPSILON);
+    let close = |_: &Func, _: &str, ty: &TensorType| {
+        let row = [0.5, 1.5 + 2.0 * ulp, 1.5 + 3.0 * ulp, -1.0];
+        Tensor::f64(vec![2, 4], [row, row].concat()).cast(ty.dtype)
+    };
+    let check = Check { given: &close, ..check() };
+    let found = report(&module, &Options::new(h200()), &check);
+    assert_eq!(found.difference, None);
+    let [tie] = found.ties.as_slice() else { panic!("{:?}", found.ties) };
+    assert_eq!((tie.turned.want, tie.turned.got, tie.place.value.as_str()), (1, 2, "best"));
+    assert_eq!(tie.turned.to_string(), "picks 2 where the graph picked 1; their scores differ by 0.0e0");
+}
+
 /// A rule that is wrong about what is largest.
 static SMALLEST: Rule = Rule {
     name: "wrong-argmax",
