@@ -9,8 +9,9 @@ use spinec_ir::ir::testing::Rng;
 use spinec_ir::ir::{Attrs, Func, Loc, Module, ValueId, WeightId, verify};
 use spinec_ir::ops::Opcode;
 use spinec_ir::tensor::Tensor;
-use spinec_ir::ty::Type;
+use spinec_ir::ty::{Env, Type};
 use spinec_passes::dag::append;
+use spinec_passes::pass::check::{Check, check_each};
 use spinec_passes::pass::{self, Options, Program};
 use spinec_passes::region::{cut, terms};
 use spinec_passes::rules::{Class, Rule, rules};
@@ -185,6 +186,20 @@ fn composed_terms_compute_the_same() {
         fired > 2_000 && derived > 300 && compared > 1_000,
         "{fired} fired, {derived} derived, {compared} compared"
     );
+}
+
+/// The same functions value by value, inside regions too.
+#[test]
+fn composed_terms_keep_every_value() {
+    let (options, mut compared) = (Options::new(support::arithmetic(1)), 0);
+    for seed in 0..60 {
+        let module = module(&composed(seed, 24));
+        let check = Check { env: Env::new(), seeds: vec![1], given: &|_, _, _| None, tolerance: None };
+        let (_, found) = check_each(module, &options, &check).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        assert_eq!(found.difference, None, "seed {seed}");
+        compared += found.applied.iter().filter(|a| a.bound.class != Class::Exact).map(|a| a.values).sum::<usize>();
+    }
+    assert!(compared > 1_000, "{compared} values");
 }
 
 #[test]
