@@ -200,6 +200,21 @@ fn composed_terms_keep_every_value() {
         compared += found.applied.iter().filter(|a| a.bound.class != Class::Exact).map(|a| a.values).sum::<usize>();
     }
     assert!(compared > 1_000, "{compared} values");
+    // Single left sides in 16 bits and f32.
+    for (name, make) in GENERATORS {
+        for seed in 0..60 {
+            let mut l =
+                Left { rng: Rng::new(seed), mix: Mix::Narrow, func: Func::new("left"), weights: vec![], pool: vec![] };
+            let Some(root) = make(&mut l) else { continue };
+            let body = l.func.body.index();
+            l.func.outputs.push("out".to_owned());
+            l.func.regions[body].yields.push(root);
+            let check = Check { env: Env::new(), seeds: vec![1, 2], given: &|_, _, _| None, tolerance: None };
+            let (_, found) =
+                check_each(module(&l), &options, &check).unwrap_or_else(|e| panic!("{name} seed {seed}: {e}"));
+            assert_eq!(found.difference, None, "{name} seed {seed}");
+        }
+    }
 }
 
 #[test]

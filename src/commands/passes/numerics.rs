@@ -27,7 +27,7 @@ pub(super) fn check_numerics(subject: &Subject, as_json: bool) -> Result<Exit, E
     let total: i64 = subject.module.weights.iter().map(elements).fold(0, i64::saturating_add);
     if total > MOST_ELEMENTS {
         output::error(&format!(
-            "the weights have {total} elements; the interpreter is for at most {MOST_ELEMENTS}: check the same graphs with a small checkpoint (--checkpoint NAME=DIR), for example one of `spinec synth`; a system that limits its dims is checked as one without `limits`"
+            "the weights have {total} elements; the interpreter is for at most {MOST_ELEMENTS}: check the same graphs with a small checkpoint (--checkpoint NAME=DIR) within the limits of the system; of a checkpoint only config.json is read"
         ));
         return Err(Exit::Usage);
     }
