@@ -378,16 +378,24 @@ pub struct PassesArgs {
     /// Rewrites to make at most, for finding the one that breaks something
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
-    /// Leave out a rule by name
+    /// Leave out a rule by name, or `narrow-storage`, the rounding of derived weights; may be given several times
     #[arg(long, value_name = "RULE")]
     pub without: Vec<String>,
     /// Check the rules of the IR after every pass; this is always done
     #[arg(long, value_enum, value_name = "WHEN", default_value = "each")]
     pub verify: WhenArg,
-    /// Evaluate the phases before and after every pass on made-up weights and inputs, and name the first value that
-    /// differs. The dims of the system should be small. In f64, unless --numerics says otherwise: in bf16 and f32 rules that
-    /// move rounding points change values by right, so a system that allows them is refused until they are left out with
-    /// --without
+    /// Evaluate the phases before and after every pass on made-up weights and inputs, and name the first value that a pass
+    /// changed too much, its place in the YAML, and what to leave out so that nothing differs, which was tried. The dims of
+    /// the system have to be small, by a small checkpoint (--checkpoint NAME=DIR) or --set. Computes in f64 unless
+    /// --numerics says otherwise.
+    ///
+    /// How far a value may be off follows from what fired where it is computed: nothing or exact rules, the same bits;
+    /// reassociating ones, 1e-10 in f64, 1e-5 in f32, 8e-3 in 16 bits; rounding-changing ones, narrow-storage among them,
+    /// 1e-8, 1e-5 and 2e-2, by the narrowest dtype there; relative to the largest magnitude of the value. Every value is
+    /// computed from what the values before it were, so that nothing adds up. A pick (argmax, top k, a draw, a comparison)
+    /// that turns where its scores are that close is named as a near tie and is no failure.
+    ///
+    /// Example: spinec passes graphs/hybrid-dspine.yaml --check-numerics each --numerics bf16 --law mixed
     #[arg(long, value_enum, value_name = "WHEN")]
     pub check_numerics: Option<WhenArg>,
     /// One JSON object on stdout

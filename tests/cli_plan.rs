@@ -551,7 +551,13 @@ fn passes_are_listed_run_dumped_and_cut_short() {
     let without = json(&["passes", DEMO, "--without", "linear-over-take", "--json"]);
     assert!(!without["regions"].to_string().contains("linear-over-take"));
     expect(2, &["passes", DEMO, "--stop-after", "clean", "--print-after", "group"]);
-    expect(2, &["passes", "--stop-after", "clean"]);
+    for alone in [["--stop-after", "clean"], ["--budget", "4"], ["--set", "B=4"]] {
+        expect(2, &["passes", alone[0], alone[1]]);
+    }
+    let d = run(&["passes", DEMO, "--without", "narrow-storage", "--json"]);
+    let v: Value = serde_json::from_str(&d.out).expect("an object");
+    assert!(v["regions"].as_array().expect("regions").iter().all(|r| r["narrowed"] == 0));
+    assert!(list.out.contains("narrow-storage"));
     expect(2, &["passes", DEMO, "--stop-after", "claen"]);
     expect(2, &["passes", DEMO, "--without", "no-such-rule"]);
 }
@@ -565,8 +571,40 @@ fn numerics_are_checked_pass_by_pass() {
     assert!(d.code == 0 && d.out.contains("the same before and after"), "{}{}", d.out, d.err);
     let short = run(&[&args[..], &["--set", "serve.chunk=2"]].concat());
     assert_eq!(short.code, 0, "{}", short.err);
-    let rounded = expect(2, &[&args[..], &["--numerics", "bf16"]].concat());
-    assert!(rounded.err.contains("f64") && rounded.err.contains("contract-square"), "{}", rounded.err);
+    for (system, numerics, law) in [
+        ("graphs/hybrid-dspine.yaml", "bf16", "mixed"),
+        ("graphs/hybrid-dspine.yaml", "f32", "sampled"),
+        ("graphs/hybrid-dflash.yaml", "bf16", "greedy"),
+    ] {
+        let args = ["passes", system, "--check-numerics", "each", "--numerics", numerics, "--law", law, "--json"];
+        let v = json(&[&args[..], &golden[..]].concat());
+        assert!(v["difference"].is_null() && v["advice"].is_null(), "{system} {numerics} {law}: {v}");
+        for a in v["applied"].as_array().expect("bounds") {
+            has(a, &[("pass", 's'), ("bound", 'o'), ("values", 'n'), ("worst", 'n')]);
+            has(&a["bound"], &[("class", 's'), ("dtype", 's'), ("tolerance", 'n')]);
+            assert!(number(a, "worst") <= number(&a["bound"], "tolerance"), "{a}");
+        }
+    }
+    // The rounding of tables has a name and a bound; without either nothing else of the kind is left.
+    let rounded = run(&[&args[..], &["--numerics", "bf16"]].concat());
+    for wanted in ["the same bits (exact)", "(reassociating in bf16)", "2e-2 (rounding-changing in bf16)"] {
+        assert!(rounded.out.contains(wanted), "{wanted}: {}", rounded.out);
+    }
+    let out: Vec<&str> = [
+        "argmax-scale",
+        "contract-square",
+        "linear-scale-rounded",
+        "widen-arithmetic",
+        "widen-linear",
+        "narrow-storage",
+    ]
+    .into_iter()
+    .flat_map(|r| ["--without", r])
+    .collect();
+    let kept = run(&[&args[..], &["--numerics", "bf16"], &out[..]].concat());
+    assert!(kept.code == 0 && !kept.out.contains("rounding-changing"), "{}{}", kept.out, kept.err);
+    let shown = expect(2, &[&args[..], &["--print-after", "clean"]].concat());
+    assert!(shown.err.contains("--print-after"), "{}", shown.err);
     let large = expect(2, &["passes", RELEASE, "--check-numerics", "each"]);
     assert!(large.err.contains("small checkpoint"), "{}", large.err);
 }

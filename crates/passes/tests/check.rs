@@ -168,10 +168,6 @@ fn a_wrong_rule_is_found_and_named() {
     for numerics in ALL {
         let module = drafting(numerics);
         let mut options = Options::new(h200());
-        if numerics != Numerics::BF16 {
-            // Fewer rules to try to leave out.
-            options.rules.retain(|r| r.class == Class::Exact);
-        }
         options.rules.push(&WRONG);
         let (program, found) = check_each(module.clone(), &options, &check()).unwrap_or_else(|e| panic!("{e}"));
         assert!(program.fired().contains_key(WRONG.name));
@@ -180,6 +176,8 @@ fn a_wrong_rule_is_found_and_named() {
         assert!(found.fired.contains(&WRONG.name), "{found:?}");
         assert!(matches!(found.change, Change::Off(error) if error > found.bound.tolerance), "{found:?}");
         assert!(!found.place.value.is_empty() && found.place.span.is_some(), "{found:?}");
+        // Fewer rules to try to leave out.
+        options.rules.retain(|r| r.class == Class::Exact);
         let advice = advise(&module, &options, &check(), &found, &program).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(advice, Advice::OneOf(vec![Knob::Without(WRONG.name)]), "{numerics:?}");
     }
@@ -252,6 +250,27 @@ fn near_ties_are_named_and_carried_no_further() {
     options.without.insert("linear-scale-rounded".to_owned());
     let found = report(&router(), &options, &check);
     assert_eq!((found.difference, found.ties), (None, vec![]));
+}
+
+/// Two entries that a factor rounds to the same number: the graph takes the first, the rewritten one the larger.
+#[test]
+fn a_pick_that_turns_on_a_rounding_is_a_tie() {
+    let module = text(
+        "f32",
+        "  input \"x\" = %0 : f32[N, 4]\n  %1 = const() {dtype=f32, value=1.5} : f32[]\n  %2 = mul(%0, %1) : f32[N, 4]\n  \
+         %3 \"best\" = argmax(%2) {axis=-1} : i32[N]\n  %4 \"value\" = take(%0, %3) {axis=1} : f32[N]\n  return \"value\" = %4\n",
+    );
+    let ulp = f64::from(f32::EPSILON);
+    let close = |_: &Func, _: &str, ty: &TensorType| {
+        let row = [0.5, 1.5 + 2.0 * ulp, 1.5 + 3.0 * ulp, -1.0];
+        Tensor::f64(vec![2, 4], [row, row].concat()).cast(ty.dtype)
+    };
+    let check = Check { given: &close, ..check() };
+    let found = report(&module, &Options::new(h200()), &check);
+    assert_eq!(found.difference, None);
+    let [tie] = found.ties.as_slice() else { panic!("{:?}", found.ties) };
+    assert_eq!((tie.turned.want, tie.turned.got, tie.place.value.as_str()), (1, 2, "best"));
+    assert_eq!(tie.turned.to_string(), "picks 2 where the graph picked 1; their scores differ by 0.0e0");
 }
 
 /// A rule that is wrong about what is largest.

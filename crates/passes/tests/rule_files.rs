@@ -14,7 +14,7 @@ use spinec_ir::ir::text::{parse, print};
 use spinec_ir::ir::{Func, Module};
 use spinec_ir::tensor::Tensor;
 use spinec_ir::ty::{DType, Env, TensorType};
-use spinec_passes::pass::check::{Check, compare};
+use spinec_passes::pass::check::{Check, check_each, compare};
 use spinec_passes::pass::{self, Options, Program};
 use spinec_passes::rules::{Class, Rule, rules};
 use spinec_passes::saturate::Stop;
@@ -71,6 +71,11 @@ impl Example {
 
     /// The module through all passes, `without` some rules.
     fn rewritten(&self, without: &[&str]) -> Program {
+        let options = self.options(without);
+        pass::run(self.module(), &options, &mut |_, _| {}).unwrap_or_else(|e| panic!("{}: {e}", self.name))
+    }
+
+    fn options(&self, without: &[&str]) -> Options {
         let device = match self.says("device") {
             None => h200(),
             Some("arithmetic") => arithmetic(1),
@@ -79,7 +84,7 @@ impl Example {
         let mut options = Options::new(device);
         options.classes = Class::ALL.into();
         options.without = without.iter().map(|r| (*r).to_owned()).collect();
-        pass::run(self.module(), &options, &mut |_, _| {}).unwrap_or_else(|e| panic!("{}: {e}", self.name))
+        options
     }
 
     /// The module as it is written.
@@ -193,7 +198,12 @@ fn examples_keep_their_values() {
         let check = Check { env: env.clone(), seeds: vec![1, 2, 3], given: &given, tolerance: Some(tolerance) };
         let found = compare(&before, &after, &check).unwrap_or_else(|why| panic!("{}: {why}", e.name));
         assert_eq!(found, None, "{}", e.name);
-        compared += check.seeds.len();
+        // And with no tolerance of its own, every value by itself.
+        let by_class = Check { tolerance: None, ..check };
+        let (_, found) =
+            check_each(e.module(), &e.options(&[]), &by_class).unwrap_or_else(|why| panic!("{}: {why}", e.name));
+        assert_eq!(found.difference, None, "{}", e.name);
+        compared += by_class.seeds.len();
     }
     assert!(compared >= 2 * 3 * rules().count(), "{compared} comparisons");
 }

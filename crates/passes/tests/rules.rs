@@ -9,8 +9,9 @@ use spinec_ir::ir::testing::Rng;
 use spinec_ir::ir::{Attrs, Func, Loc, Module, ValueId, WeightId, verify};
 use spinec_ir::ops::Opcode;
 use spinec_ir::tensor::Tensor;
-use spinec_ir::ty::Type;
+use spinec_ir::ty::{Env, Type};
 use spinec_passes::dag::append;
+use spinec_passes::pass::check::{Check, check_each};
 use spinec_passes::pass::{self, Options, Program};
 use spinec_passes::region::{cut, terms};
 use spinec_passes::rules::{Class, Rule, rules};
@@ -185,6 +186,35 @@ fn composed_terms_compute_the_same() {
         fired > 2_000 && derived > 300 && compared > 1_000,
         "{fired} fired, {derived} derived, {compared} compared"
     );
+}
+
+/// The same functions value by value, inside regions too.
+#[test]
+fn composed_terms_keep_every_value() {
+    let (options, mut compared) = (Options::new(support::arithmetic(1)), 0);
+    for seed in 0..60 {
+        let module = module(&composed(seed, 24));
+        let check = Check { env: Env::new(), seeds: vec![1], given: &|_, _, _| None, tolerance: None };
+        let (_, found) = check_each(module, &options, &check).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        assert_eq!(found.difference, None, "seed {seed}");
+        compared += found.applied.iter().filter(|a| a.bound.class != Class::Exact).map(|a| a.values).sum::<usize>();
+    }
+    assert!(compared > 1_000, "{compared} values");
+    // Single left sides in 16 bits and f32.
+    for (name, make) in GENERATORS {
+        for seed in 0..60 {
+            let mut l =
+                Left { rng: Rng::new(seed), mix: Mix::Narrow, func: Func::new("left"), weights: vec![], pool: vec![] };
+            let Some(root) = make(&mut l) else { continue };
+            let body = l.func.body.index();
+            l.func.outputs.push("out".to_owned());
+            l.func.regions[body].yields.push(root);
+            let check = Check { env: Env::new(), seeds: vec![1, 2], given: &|_, _, _| None, tolerance: None };
+            let (_, found) =
+                check_each(module(&l), &options, &check).unwrap_or_else(|e| panic!("{name} seed {seed}: {e}"));
+            assert_eq!(found.difference, None, "{name} seed {seed}");
+        }
+    }
 }
 
 #[test]

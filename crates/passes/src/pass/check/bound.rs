@@ -11,7 +11,8 @@ use spinec_ir::ty::DType;
 pub struct Bound {
     /// The weakest class of what fired where the value is computed.
     pub class: Class,
-    /// The dtype whose rounding decides: for [`Class::Reassociating`] that of the value, else the narrowest in the region.
+    /// The dtype whose rounding decides: for [`Class::Reassociating`] that of the value, or of the arithmetic of the region if
+    /// that is narrower; else the narrowest that the region rounds to.
     pub dtype: DType,
     /// Largest difference allowed, relative to the largest magnitude of the value or of its summands; 0 is the same bits.
     pub tolerance: f64,
@@ -58,9 +59,12 @@ impl Bounds {
                 let (Some(func), Some(cut)) = (before.funcs.get(*f), cuts.get(*f)) else { continue };
                 let ops = cut.regions.get(*region).map(|r| r.ops.as_slice()).unwrap_or_default();
                 let results: Vec<ValueId> = ops.iter().flat_map(|op| &func.op(*op).results).copied().collect();
-                let narrowest = narrowest(func, &results, record.narrowed > 0);
+                let operands = ops.iter().flat_map(|op| &func.op(*op).operands).copied();
+                let computed = narrowest(func, results.iter().copied().chain(operands)).map(DType::compute);
+                let narrowed = (record.narrowed > 0).then_some(DType::BF16);
+                let rounded = narrower(narrowest(func, results.iter().copied()), narrowed);
                 for v in results {
-                    of[*f][v.index()] = (bound(func, v, record.class, narrowest), Some(r));
+                    of[*f][v.index()] = (bound(func, v, record.class, computed, rounded), Some(r));
                 }
             }
         }
@@ -85,23 +89,27 @@ impl Bounds {
     }
 }
 
-fn bound(func: &Func, v: ValueId, class: Class, narrowest: DType) -> Bound {
-    let own = |v: ValueId| func.tensor(v).map(|t| t.dtype).filter(|d| d.is_float());
+/// The bound of a value of a region of which arithmetic is `computed` and results are `rounded` at the narrowest.
+fn bound(func: &Func, v: ValueId, class: Class, computed: Option<DType>, rounded: Option<DType>) -> Bound {
     // What is no number itself turns on the numbers it is made of.
     let operands = match func.value(v).def {
         ValueDef::Result(op, _) => func.op(op).operands.as_slice(),
         ValueDef::Param(..) => &[],
     };
-    let dtype = own(v).or_else(|| operands.iter().filter_map(|o| own(*o)).min_by_key(|d| d.bytes()));
-    match class {
-        Class::Exact => Bound::EXACT,
-        Class::Reassociating => Bound::new(class, dtype.unwrap_or(DType::F64)),
-        Class::RoundingChanging | Class::Approximate => Bound::new(class, narrowest),
-    }
+    let own = narrowest(func, [v].into_iter()).or_else(|| narrowest(func, operands.iter().copied()));
+    let dtype = match class {
+        Class::Exact => return Bound::EXACT,
+        Class::Reassociating => narrower(own, computed),
+        Class::RoundingChanging | Class::Approximate => narrower(rounded, computed),
+    };
+    Bound::new(class, dtype.unwrap_or(DType::F64))
 }
 
-/// The narrowest float dtype of some values, or that of narrowed storage.
-fn narrowest(func: &Func, values: &[ValueId], narrowed: bool) -> DType {
-    let all = values.iter().filter_map(|v| func.tensor(*v)).map(|t| t.dtype).filter(|d| d.is_float());
-    all.chain(narrowed.then_some(DType::BF16)).min_by_key(|d| d.bytes()).unwrap_or(DType::F64)
+fn narrower(a: Option<DType>, b: Option<DType>) -> Option<DType> {
+    a.into_iter().chain(b).min_by_key(|d| d.bytes())
+}
+
+/// The narrowest float dtype of some values.
+fn narrowest(func: &Func, values: impl Iterator<Item = ValueId>) -> Option<DType> {
+    values.filter_map(|v| func.tensor(v)).map(|t| t.dtype).filter(|d| d.is_float()).min_by_key(|d| d.bytes())
 }
