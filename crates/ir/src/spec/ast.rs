@@ -271,6 +271,8 @@ pub struct GraphFile {
     pub main: Option<GraphDecl>,
     /// Named graphs.
     pub graphs: Vec<GraphDecl>,
+    /// Parts of the file, or a file it imports, could not be read: what is not there is not known to be missing.
+    pub partial: bool,
 }
 
 /// A range of run-time values, for messages.

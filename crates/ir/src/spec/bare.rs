@@ -29,6 +29,17 @@ pub fn load_graph(
     shapes: &BTreeMap<String, Vec<usize>>,
     wanted: Option<&dyn Fn(&str) -> bool>,
 ) -> Result<BareGraph, (SourceMap, Diagnostics)> {
+    load_checked(path, host, over, name, shapes, wanted).map_err(|(sources, diags)| (sources, super::once(diags)))
+}
+
+fn load_checked(
+    path: &str,
+    host: &dyn Host,
+    over: &Overrides,
+    name: Option<&str>,
+    shapes: &BTreeMap<String, Vec<usize>>,
+    wanted: Option<&dyn Fn(&str) -> bool>,
+) -> Result<BareGraph, (SourceMap, Diagnostics)> {
     let mut loader = Loader::new(host);
     let index = loader.tree(path, None).and_then(|root| loader.graph_from(path, &root));
     let Loader { mut sources, mut diags, files, .. } = loader;

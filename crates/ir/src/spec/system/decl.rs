@@ -135,4 +135,6 @@ pub(crate) struct SystemDecl {
     /// Rules by law.
     pub widths: Vec<(Ident, Vec<WidthRule>)>,
     pub entries: Vec<EntryDecl>,
+    /// Parts of the file could not be read.
+    pub partial: bool,
 }

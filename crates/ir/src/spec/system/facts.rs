@@ -9,6 +9,11 @@ use crate::spec::statics::Static;
 use std::collections::BTreeMap;
 
 impl<'s> Values<'s> {
+    /// Whether everything that a component declares is known.
+    pub(super) fn known(&self, component: &str) -> bool {
+        self.component_files.get(component).is_some_and(|f| !self.files.list[*f].partial)
+    }
+
     pub(super) fn declares(&self, component: &str, name: &str) -> bool {
         self.component_files.get(component).is_some_and(|f| {
             let f = &self.files.list[*f];

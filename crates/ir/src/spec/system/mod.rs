@@ -25,7 +25,7 @@ use super::expr::Expr;
 use super::load::{Host, Loader};
 use super::lower::{ComponentRef, Files, Shared, Surroundings};
 use super::statics::Static;
-use super::yaml::Node;
+use super::yaml::{Node, Value};
 use crate::diag::{Diagnostic, Diagnostics, SourceMap, Span, codes};
 use crate::ir::{StateDecl, Weight};
 use crate::ty::{Numerics, RuleClass};
@@ -160,6 +160,15 @@ fn extend(loader: &mut Loader, root: Node, path: &str, chain: &mut Vec<(String, 
         return None;
     }
     let tree = loader.tree(&base_path, Some(span))?;
+    if tree.as_map().is_none_or(|entries| entries.is_empty()) {
+        let what = match &tree.value {
+            Value::Null | Value::Map(_) => "empty".to_string(),
+            other => format!("{}, not a mapping", other.describe()),
+        };
+        let d = Diagnostic::error(codes::YAML_SHAPE, span, format!("{base_path} is {what}; it cannot be extended"));
+        loader.diags.push(d.related(tree.span, "this file").help("a system file, or a part of one, is a mapping"));
+        return None;
+    }
     if tree.get("graph").is_some() {
         let d = Diagnostic::error(codes::FILE, span, format!("{base_path} is a graph file, it cannot be extended"));
         loader.diags.push(d.help("a component names its graph file: components: {NAME: {graph: FILE}}"));

@@ -370,6 +370,11 @@ impl<'s> Values<'s> {
         if let (Some(p), [fact]) = (self.decl.pools.iter().find(|p| p.name.name == first), rest) {
             return self.pool_fact(p, fact, span);
         }
+        let read = |key: &str| self.configs.get(first).is_some_and(|c| c.json.get(key).is_some());
+        if self.component(first).is_some() && !self.known(first) && rest.first().is_none_or(|key| !read(key)) {
+            // Its graph file could not be read; that was reported.
+            return Err(Miss::Reported);
+        }
         if let Some(config) = self.configs.get(first) {
             return self.config_key(first, config, rest, span);
         }
