@@ -6,7 +6,7 @@ use super::decl::*;
 use super::serving::{check_pools, serve_values, width_values};
 use super::tables;
 use super::values::Values;
-use super::{LoadedSystem, Overrides, Serve, System, parse_sets};
+use super::{LoadedSystem, Overrides, Serve, System, name_of, parse_sets};
 use crate::diag::{Diagnostic, Diagnostics, FileId, Severity, codes, suggest};
 use crate::spec::ast::ParamKind;
 use crate::spec::load::{Host, Loader};
@@ -30,7 +30,7 @@ pub(super) fn bind(
     let graphs: Vec<FileId> = files.list.iter().map(|f| f.file).collect();
     let (checkpoints, configs) = read_configs(&decl, host, over, &mut diags);
     let (numerics, rules) = numerics(&decl, over, &mut diags);
-    let values = Values::new(&decl, &files, &component_files, &configs, &sets);
+    let values = Values::new(&decl, &files, &component_files, &configs, &sets, &over.checkpoints);
     check_sets(&values, &mut diags);
     let mut bound = BTreeMap::new();
     for c in &decl.components {
@@ -100,7 +100,7 @@ pub(super) fn bind(
     let unread = |f| system.decl.partial || if graphs.contains(&f) { partial.contains(&f) } else { !whole };
     let mut all = read;
     all.extend(without_tables_of_broken(crate::spec::causes(diags, unread), &system));
-    let diags = super::origins::explain(crate::spec::once(all), &sources, &system);
+    let diags = crate::spec::once(super::origins::explain(all, &sources, &system, &sets));
     LoadedSystem { sources, diags, system: (complete && sound).then_some(system) }
 }
 
@@ -136,8 +136,11 @@ fn check_sets(values: &Values, diags: &mut Diagnostics) {
     for (name, (_, span)) in values.sets {
         let of_unread = name.split_once('.').is_some_and(|(c, _)| values.component(c).is_some() && !values.known(c));
         if !known.contains(name) && !of_unread {
-            let mut d =
-                Diagnostic::error(codes::UNKNOWN_NAME, *span, format!("there is nothing named `{name}` to set"));
+            let mut d = Diagnostic::error(
+                codes::UNKNOWN_NAME,
+                name_of(name, *span),
+                format!("there is nothing named `{name}` to set"),
+            );
             if let Some(near) = suggest(name, known.iter().map(String::as_str)) {
                 d = d.help(format!("did you mean `{near}`?"));
             }

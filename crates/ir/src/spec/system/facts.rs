@@ -79,6 +79,9 @@ impl<'s> Values<'s> {
 
     /// The diagnostic with the place that chose the checkpoint.
     pub(super) fn with_checkpoint(&self, d: Diagnostic, name: &str) -> Diagnostic {
+        if self.directories.contains_key(name) {
+            return d;
+        }
         let decl = self.decl.checkpoints.iter().find(|c| c.name.name == name);
         match decl.and_then(|c| c.path.as_ref()) {
             Some((_, span)) => d.related(*span, format!("checkpoint `{name}`")),

@@ -2,6 +2,7 @@
 
 use super::components::binding_span;
 use super::decl::*;
+use super::given::{place_of, remedy};
 use super::values::Values;
 use crate::diag::{Diagnostic, Diagnostics, Span, codes};
 use crate::spec::expr::{BinaryOp, Expr, ExprKind};
@@ -49,6 +50,10 @@ fn violated(values: &Values, l: &LimitDecl) -> Diagnostic {
             Some(span) => d = d.related(span, format!("{} is {}", f.text, f.value)),
             None => rest.push(format!("{} is {}", f.text, f.value)),
         }
+    }
+    if let Some((name, _)) = values.sets.iter().find(|(_, (_, set))| *set == at) {
+        rest =
+            if rest.is_empty() { vec![remedy(name)] } else { vec![format!("{}; {}", rest.join(", "), remedy(name))] };
     }
     if rest.is_empty() { d } else { d.help(rest.join(", ")) }
 }
@@ -115,7 +120,7 @@ fn fact_span(values: &Values, path: &[&str]) -> Option<Span> {
         return values.decl.serve.iter().find(|(k, _)| k.name == *key).map(|(_, e)| e.span);
     }
     if let Some(c) = values.decl.components.iter().find(|c| c.name.name == *first) {
-        return binding_span(&c.bindings, key).or_else(|| binding_span(&values.decl.bindings, key));
+        return place_of(values.sets, values.decl, c, key);
     }
     let p = values.decl.pools.iter().find(|p| p.name.name == *first)?;
     match *key {

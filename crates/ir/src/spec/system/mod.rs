@@ -7,7 +7,9 @@ mod configs;
 mod decl;
 pub mod engine;
 mod facts;
+mod fit;
 mod functions;
+mod given;
 mod hygiene;
 mod limits;
 mod origins;
@@ -17,11 +19,12 @@ mod serving;
 mod tables;
 mod values;
 
+pub(crate) use fit::{fit_list, fit_param, near_word};
 pub use functions::{EntryModule, Phase, PhaseModule, Stream, Wire};
+pub(crate) use given::{given_help, name_of, parse_sets};
 pub(crate) use parse::relative;
 pub use values::Config;
 
-use super::expr::Expr;
 use super::load::{Host, Loader};
 use super::lower::{ComponentRef, Files, Shared, Surroundings};
 use super::statics::Static;
@@ -220,23 +223,4 @@ impl Surroundings for System {
             s
         })
     }
-}
-
-/// Parses `NAME=VALUE` pairs; each value becomes a one-line source of its own, so that messages can point into it.
-pub(crate) fn parse_sets(
-    sets: &[(String, String)],
-    sources: &mut SourceMap,
-    diags: &mut Diagnostics,
-) -> BTreeMap<String, (Expr, Span)> {
-    let mut out = BTreeMap::new();
-    for (name, value) in sets {
-        let file = sources.add(format!("--set {name}"), value.clone());
-        let span = Span { file, start: 0, end: value.len() as u32 };
-        let text = super::yaml::Text { value: value.clone(), verbatim_at: Some(0) };
-        if let Some(e) = super::expr::parse_expr(&text, span, diags) {
-            // A bare word is a word: --set candidates=exact.
-            out.insert(name.clone(), (e, span));
-        }
-    }
-    out
 }

@@ -1,9 +1,11 @@
 //! Values bound before inference: dims, lists and parameters from config.json, the system file and the command line.
 
 use super::decl::*;
+use super::given::Sets;
+use super::near_word;
 use crate::diag::{Diagnostic, Diagnostics, Span, codes, suggest};
-use crate::spec::ast::ParamKind;
-use crate::spec::expr::{BinaryOp, Expr, ExprKind, IndexKind};
+use crate::spec::ast::{ListKind, ParamKind};
+use crate::spec::expr::{BinaryOp, Expr, ExprKind, Ident, IndexKind};
 use crate::spec::lower::Files;
 use crate::spec::statics::{self, Static, StaticError};
 use serde_json::Value as Json;
@@ -27,7 +29,9 @@ pub(crate) struct Values<'s> {
     pub component_files: &'s BTreeMap<String, usize>,
     pub configs: &'s BTreeMap<String, Config>,
     /// Values given on the command line by dotted name.
-    pub sets: &'s BTreeMap<String, (Expr, Span)>,
+    pub sets: &'s Sets,
+    /// Directories of checkpoints given on the command line.
+    pub directories: &'s BTreeMap<String, String>,
     memo: RefCell<BTreeMap<String, Memo>>,
     pub diags: RefCell<Diagnostics>,
 }
@@ -54,9 +58,19 @@ impl<'s> Values<'s> {
         files: &'s Files,
         component_files: &'s BTreeMap<String, usize>,
         configs: &'s BTreeMap<String, Config>,
-        sets: &'s BTreeMap<String, (Expr, Span)>,
+        sets: &'s Sets,
+        directories: &'s BTreeMap<String, String>,
     ) -> Self {
-        Values { decl, files, component_files, configs, sets, memo: RefCell::default(), diags: RefCell::default() }
+        Values {
+            decl,
+            files,
+            component_files,
+            configs,
+            sets,
+            directories,
+            memo: RefCell::default(),
+            diags: RefCell::default(),
+        }
     }
 
     pub(super) fn report(&self, d: Diagnostic) -> Miss {
@@ -86,14 +100,14 @@ impl<'s> Values<'s> {
             ExprKind::Broken => Err(Miss::Reported),
             ExprKind::Str(s) => Ok(Static::Str(s.clone())),
             ExprKind::List(items) => items.iter().map(sub).collect::<Result<Vec<_>, _>>().map(Static::List),
-            ExprKind::Unary(op, x) => statics::unary(*op, &sub(x)?).map_err(|err| self.wrong(err, e.span)),
+            ExprKind::Unary(op, x) => statics::unary(*op, &sub(x)?).map_err(|err| self.wrong(err, e, component)),
             ExprKind::Binary(op, a, b) => {
                 let left = sub(a)?;
                 match (op, &left) {
                     (BinaryOp::And, Static::Bool(false)) | (BinaryOp::Or, Static::Bool(true)) => return Ok(left),
                     _ => {}
                 }
-                statics::binary(*op, &left, &sub(b)?).map_err(|err| self.wrong(err, e.span))
+                statics::binary(*op, &left, &sub(b)?).map_err(|err| self.wrong(err, e, component))
             }
             ExprKind::Index(base, items) => {
                 let (base, [item]) = (sub(base)?, items.as_slice()) else {
@@ -155,7 +169,7 @@ impl<'s> Values<'s> {
                     _ => {
                         let values = args.iter().map(sub).collect::<Result<Vec<_>, _>>()?;
                         match statics::call(name, &values) {
-                            Some(r) => r.map_err(|err| self.wrong(err, e.span)),
+                            Some(r) => r.map_err(|err| self.wrong(err, e, component)),
                             None => {
                                 let known = statics::FUNCTIONS.iter().copied().chain(["same", "has"]);
                                 let mut d = Diagnostic::error(
@@ -189,12 +203,12 @@ impl<'s> Values<'s> {
         }
     }
 
-    fn wrong(&self, err: StaticError, span: Span) -> Miss {
+    fn wrong(&self, err: StaticError, e: &Expr, component: Option<&str>) -> Miss {
         let text = match err {
             StaticError::Wrong(text) => text,
             StaticError::Symbolic => "this has no value yet".into(),
         };
-        self.report(Diagnostic::error(codes::BAD_ATTRIBUTE, span, text))
+        self.report(self.with_given(Diagnostic::error(codes::BAD_ATTRIBUTE, e.span, text), e, component))
     }
 
     /// Several spellings of one key: those that are present must agree, and one must be.
@@ -278,9 +292,21 @@ impl<'s> Values<'s> {
 
     fn compute(&self, key: &str, owner: Option<&str>, name: &str, span: Span) -> Get {
         let none = BTreeMap::new();
-        let value = |e: &Expr| match &e.kind {
-            ExprKind::Name(word) if self.is_word(owner, name, word) => Ok(Static::Str(word.clone())),
-            _ => self.get(e, owner, &none),
+        let value = |e: &Expr| -> Get {
+            let v = match &e.kind {
+                ExprKind::List(items) => {
+                    let word = |i: &Expr| self.word(owner, name, i).unwrap_or_else(|| self.get(i, owner, &none));
+                    Static::List(items.iter().map(word).collect::<Result<_, _>>()?)
+                }
+                _ => self.word(owner, name, e).unwrap_or_else(|| self.get(e, owner, &none))?,
+            };
+            match self.list_declared(owner, name).filter(|_| !matches!(v, Static::List(_))) {
+                None => Ok(v),
+                Some(declared) => Err(self.report(
+                    Diagnostic::error(codes::CONFIG_KEY, e.span, format!("`{name}` is a list, this is {v}"))
+                        .related(declared, "declared here"),
+                )),
+            }
         };
         if let Some((e, _)) = self.sets.get(key) {
             return value(e);
@@ -293,7 +319,7 @@ impl<'s> Values<'s> {
             return value(e);
         }
         match b.lists.iter().find(|(n, _)| n.name == name) {
-            Some((_, ListBinding::Whole(e))) => self.get(e, owner, &none),
+            Some((_, ListBinding::Whole(e))) => value(e),
             Some((_, ListBinding::Each { var, extent, value })) => {
                 let n = self.get(extent, owner, &none)?;
                 let Some(n) = n.as_i64().filter(|n| (0..=100_000).contains(n)) else {
@@ -325,16 +351,45 @@ impl<'s> Values<'s> {
         }
     }
 
-    /// Whether a name that nothing else has is one of the words that parameter `name` of a component may be.
-    fn is_word(&self, owner: Option<&str>, name: &str, word: &str) -> bool {
-        let of = |b: &Bindings| defines(b, word);
-        let taken = of(&self.decl.bindings) || owner.and_then(|c| self.component(c)).is_some_and(|c| of(&c.bindings));
-        let listed = |file: &usize| {
-            let mut params = self.files.list[*file].params.iter().filter(|p| p.name.name == name);
-            params.any(|p| matches!(&p.kind, ParamKind::OneOf(words) if words.iter().any(|w| w == word)))
-        };
-        let asked = |c: &str| owner.is_none_or(|o| o == c);
-        !taken && self.component_files.iter().any(|(c, file)| asked(c) && listed(file))
+    /// Where a component declares a list of that name.
+    fn list_declared(&self, owner: Option<&str>, name: &str) -> Option<Span> {
+        let files = self.component_files.iter().filter(|(c, _)| owner.is_none_or(|o| o == c.as_str()));
+        let mut lists = files.flat_map(|(_, file)| &self.files.list[*file].lists);
+        lists.find(|l| l.name.name == name).map(|l| l.name.span)
+    }
+
+    /// A bare word, where parameter or list `name` of a component is of words and nothing else has that name.
+    fn word(&self, owner: Option<&str>, name: &str, e: &Expr) -> Option<Get> {
+        let ExprKind::Name(word) = &e.kind else { return None };
+        let has = |b: &Bindings| defines(b, word);
+        if has(&self.decl.bindings) || owner.and_then(|c| self.component(c)).is_some_and(|c| has(&c.bindings)) {
+            return None;
+        }
+        let mut declared: Option<(&Ident, &[String])> = None;
+        for (_, file) in self.component_files.iter().filter(|(c, _)| owner.is_none_or(|o| o == c.as_str())) {
+            let f = &self.files.list[*file];
+            let params = f.params.iter().filter_map(|p| match &p.kind {
+                ParamKind::OneOf(words) => Some((&p.name, words.as_slice())),
+                _ => None,
+            });
+            let lists = f.lists.iter().filter_map(|l| match &l.kind {
+                ListKind::OneOf(words) => Some((&l.name, words.as_slice())),
+                ListKind::Int => None,
+            });
+            for (n, words) in params.chain(lists).filter(|(n, _)| n.name == name) {
+                if words.contains(word) {
+                    return Some(Ok(Static::Str(word.clone())));
+                }
+                declared = Some((n, words));
+            }
+        }
+        let (declared, words) = declared?;
+        let text = format!("`{name}` is one of {}, `{word}` is none of them", words.join(", "));
+        let d = Diagnostic::error(codes::CONFIG_KEY, e.span, text).related(declared.span, "declared here");
+        Some(Err(self.report(match near_word(words, &Static::Str(word.clone())) {
+            Some(near) => d.help(near),
+            None => d,
+        })))
     }
 
     pub(super) fn component(&self, name: &str) -> Option<&'s ComponentDecl> {
