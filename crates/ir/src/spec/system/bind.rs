@@ -52,9 +52,7 @@ pub(super) fn bind(
     let serve = serve_values(&values, &mut diags);
     let widths = width_values(&values, &serve, &mut diags);
     check_pools(&values, &component_files, &mut diags);
-    if !over.no_limits {
-        super::limits::check(&values, &mut diags);
-    }
+    super::limits::check(&values, !over.no_limits, &mut diags);
     let paths = static_paths(&bound, &serve);
     let patches = values.patches();
     let shares = tables::shares(&values, &mut diags);

@@ -9,9 +9,9 @@ use crate::spec::expr::{BinaryOp, Expr, ExprKind};
 use crate::spec::statics::Static;
 use std::collections::BTreeMap;
 
-/// Reports every limit that does not hold.
-pub(super) fn check(values: &Values, diags: &mut Diagnostics) {
-    for l in &values.decl.limits {
+/// Reports every limit that does not hold; where nothing is `served`, only of those about what is computed.
+pub(super) fn check(values: &Values, served: bool, diags: &mut Diagnostics) {
+    for l in values.decl.limits.iter().filter(|l| served || l.always) {
         match values.eval(&l.require, None, &BTreeMap::new()) {
             Some(Static::Bool(true)) | None => {}
             Some(Static::Bool(false)) => diags.push(violated(values, l)),
@@ -70,10 +70,21 @@ fn failing<'e>(values: &Values, e: &'e Expr, out: &mut Vec<&'e Expr>) {
     }
 }
 
+/// Most characters of a mapping of config.json in a message.
+const MOST_SHOWN: usize = 80;
+
+impl Values<'_> {
+    /// " in FILE", for a path into a checkpoint's config.json.
+    fn file_of(&self, path: &[&str]) -> String {
+        let there = self.config_json(path).and_then(|_| self.configs.get(path[0]));
+        there.map_or_else(String::new, |c| format!(" in {}/config.json", c.dir))
+    }
+}
+
 /// A name in a limit: what it stands for, and where it got that.
 struct Fact {
     text: String,
-    value: Static,
+    value: String,
     span: Option<Span>,
     /// The place is a declaration that nothing else decides, such as the dtype of a weight.
     declared: bool,
@@ -86,17 +97,22 @@ fn facts_of(values: &Values, e: &Expr) -> Vec<Fact> {
             if let Ok(value) = values.binding(None, n, e.span) {
                 let set = values.sets.get(n).map(|(_, s)| *s);
                 let span = set.or_else(|| binding_span(&values.decl.bindings, n));
-                out.push(Fact { text: n.clone(), value, span, declared: false });
+                out.push(Fact { text: n.clone(), value: value.to_string(), span, declared: false });
             }
         }
         ExprKind::Attr(..) => {
             let text = e.to_string();
             let path: Vec<&str> = text.split('.').collect();
-            if let Ok(value) = values.path(&path, e.span) {
+            if let Some(object) = values.config_object(e) {
+                let shown: String = object.to_string().chars().take(MOST_SHOWN).collect();
+                let value = format!("{shown}{}", values.file_of(&path));
+                out.push(Fact { text, value, span: None, declared: false });
+            } else if let Ok(value) = values.path(&path, e.span) {
                 let (span, declared) = match values.weight_dtype_span(&path) {
                     Some(span) => (Some(span), true),
                     None => (fact_span(values, &path), false),
                 };
+                let value = format!("{value}{}", if span.is_none() { values.file_of(&path) } else { String::new() });
                 out.push(Fact { text, value, span, declared });
             }
         }

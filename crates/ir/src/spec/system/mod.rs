@@ -44,7 +44,7 @@ pub struct Overrides {
     pub checkpoints: BTreeMap<String, String>,
     /// Numerics policy; `None` takes the system file's, or f32.
     pub numerics: Option<Numerics>,
-    /// Serving limits do not apply (`eval`).
+    /// Only limits about what is computed apply, not those about serving (`eval`).
     pub no_limits: bool,
 }
 

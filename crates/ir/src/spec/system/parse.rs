@@ -292,9 +292,23 @@ fn limit(n: &Node, diags: &mut Diagnostics) -> Option<LimitDecl> {
     let mut f = Fields::open("a limit", n, diags)?;
     let require = f.require("require", diags).and_then(|p| parse_expr_node(&p.value, diags).map(|e| (e, p.value.span)));
     let reason = f.require("reason", diags).and_then(|p| text("a reason", &p.value, diags)).map(str::to_string);
+    let always = f.take("always").is_some_and(|p| match p.value.value {
+        Value::Bool(b) => b,
+        ref other => {
+            diags.push(
+                Diagnostic::error(
+                    codes::YAML_SHAPE,
+                    p.value.span,
+                    format!("`always` is true or false, this is {}", other.describe()),
+                )
+                .help("a limit with `always: true` holds for `eval` and `synth` too"),
+            );
+            false
+        }
+    });
     f.finish(diags);
     let (require, span) = require?;
-    Some(LimitDecl { require, reason: reason?, span })
+    Some(LimitDecl { require, reason: reason?, always, span })
 }
 
 fn phase(e: &Entry, diags: &mut Diagnostics) -> Option<PhaseDecl> {

@@ -153,6 +153,8 @@ impl<'s> Values<'s> {
                 }
                 match name.as_str() {
                     "same" => self.same(args, component, locals, e.span),
+                    "unset" if !args.is_empty() => self.unset(args, component, locals),
+                    "has" if args.len() == 1 && self.config_object(&args[0]).is_some() => Ok(Static::Bool(true)),
                     "has" if args.len() == 1 => match sub(&args[0]) {
                         Ok(_) => Ok(Static::Bool(true)),
                         Err(Miss::Absent(_)) => Ok(Static::Bool(false)),
@@ -171,7 +173,7 @@ impl<'s> Values<'s> {
                         match statics::call(name, &values) {
                             Some(r) => r.map_err(|err| self.wrong(err, e, component)),
                             None => {
-                                let known = statics::FUNCTIONS.iter().copied().chain(["same", "has"]);
+                                let known = statics::FUNCTIONS.iter().copied().chain(["same", "has", "unset"]);
                                 let mut d = Diagnostic::error(
                                     codes::UNKNOWN_FUNCTION,
                                     callee.span,
@@ -251,6 +253,24 @@ impl<'s> Values<'s> {
                 Err(Miss::Absent(Box::new(d)))
             }
         }
+    }
+
+    /// Whether config.json lacks a key or says null, or says one of the values behind it.
+    fn unset(&self, args: &[Expr], component: Option<&str>, locals: &BTreeMap<String, Static>) -> Get {
+        let Some((key, values)) = args.split_first().filter(|(key, _)| self.config_object(key).is_none()) else {
+            return Ok(Static::Bool(false));
+        };
+        let said = match self.get(key, component, locals) {
+            Err(Miss::Absent(_)) | Ok(Static::None) => return Ok(Static::Bool(true)),
+            Ok(said) => said,
+            Err(other) => return Err(other),
+        };
+        for v in values {
+            if statics::equal(&said, &self.get(v, component, locals)?) == Ok(true) {
+                return Ok(Static::Bool(true));
+            }
+        }
+        Ok(Static::Bool(false))
     }
 
     /// A bound name as seen from a component (or from the system).
