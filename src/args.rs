@@ -166,7 +166,7 @@ pub struct EvalArgs {
     /// Entry of the system, or graph of the file (a file with one graph needs none)
     #[arg(long)]
     pub entry: Option<String>,
-    /// Input tensors; for a graph on its own also its weights, by path
+    /// Input tensors; for a graph on its own also its weights, by path. Others are left alone with a note
     #[arg(long, value_name = "IN.safetensors")]
     pub inputs: PathBuf,
     /// Where to write outputs and dumped values
@@ -184,7 +184,8 @@ pub struct EvalArgs {
     /// Threads; 0 is all cores
     #[arg(long, default_value_t = 0, env = "SPINEC_THREADS")]
     pub threads: usize,
-    /// Refuse tensors of another float type than the spec declares
+    /// Refuse weights of another float type than the spec declares. Inputs are not checked: whatever float type they have is
+    /// converted to the one they are declared with
     #[arg(long)]
     pub strict: bool,
     /// One JSON object on stdout
@@ -262,7 +263,7 @@ pub struct RunArgs {
     /// Write what happened when as Chrome trace JSON
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Refuse tensors of another float type than the spec declares
+    /// Refuse weights of another float type than the spec declares
     #[arg(long)]
     pub strict: bool,
     /// One JSON object on stdout instead of text

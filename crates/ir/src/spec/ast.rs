@@ -3,6 +3,7 @@
 use super::expr::{Expr, Ident, TypeExpr};
 use crate::diag::{FileId, Span};
 use crate::ty::Bounds;
+use std::collections::BTreeMap;
 
 /// A declared dim.
 #[derive(Clone, Debug)]
@@ -240,6 +241,14 @@ pub struct UseDecl {
     pub path_span: Span,
     /// Dims, lists and parameters set here instead of being taken over by name.
     pub set: Vec<(Ident, Expr)>,
+}
+
+impl GraphDecl {
+    /// Types of the inputs as they are written, by name.
+    pub fn input_types(&self) -> BTreeMap<String, String> {
+        let typed = self.inputs.iter().filter_map(|i| Some((i.name.name.clone(), i.ty.as_ref()?.to_string())));
+        typed.collect()
+    }
 }
 
 /// A graph file.

@@ -15,6 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct BareGraph {
     /// The module; weights are named by their paths, with loop variables in braces.
     pub module: Module,
+    /// Types of the inputs as the graph file writes them, by name.
+    pub input_types: BTreeMap<String, String>,
     /// The files read.
     pub sources: SourceMap,
 }
@@ -70,8 +72,13 @@ fn load_checked(
         available: None,
     });
     lower.check_shared();
+    let input_types = graph.input_types();
     diags.extend(lower.diags);
-    if diags.has_errors() { Err((sources, diags)) } else { Ok(BareGraph { module: lower.module, sources }) }
+    if diags.has_errors() {
+        Err((sources, diags))
+    } else {
+        Ok(BareGraph { module: lower.module, input_types, sources })
+    }
 }
 
 fn pick<'f>(f: &'f GraphFile, name: Option<&str>, diags: &mut Diagnostics) -> Option<&'f GraphDecl> {
