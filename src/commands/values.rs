@@ -9,22 +9,26 @@ use spinec_ir::plan::Plan;
 pub struct ValuePath {
     /// Without indices, as values are named.
     pub plain: String,
-    /// The indices it had: the path of the loop, and which of its iterations.
-    pub indices: Vec<(String, i64)>,
+    /// The indices it had: the path of the loop, and which of its iterations. One that no loop can have is the largest number.
+    indices: Vec<(String, i64)>,
+    /// The indices as they were written.
+    written: Vec<String>,
 }
 
 impl ValuePath {
     /// `layers.3.x` as `layers.x` with the third iteration of `layers`.
     pub fn parse(path: &str) -> ValuePath {
         let (mut parts, mut indices): (Vec<&str>, Vec<(String, i64)>) = (Vec::new(), Vec::new());
+        let mut written = Vec::new();
         for part in path.split('.') {
             if part.is_empty() || !part.chars().all(|c| c.is_ascii_digit()) {
                 parts.push(part);
             } else {
                 indices.push((parts.join("."), part.parse().unwrap_or(i64::MAX)));
+                written.push(shown_index(part));
             }
         }
-        ValuePath { plain: parts.join("."), indices }
+        ValuePath { plain: parts.join("."), indices, written }
     }
 
     /// Whether every index is one of its loop, and the value is computed there.
@@ -32,7 +36,7 @@ impl ValuePath {
     /// # Errors
     /// What is wrong, with the range there is.
     pub fn check(&self, module: &Module) -> Result<(), String> {
-        for (path, at) in &self.indices {
+        for ((path, at), written) in self.indices.iter().zip(&self.written) {
             let extents: Vec<i64> = module.funcs.iter().flat_map(|f| extents(f, path)).collect();
             let Some(most) = extents.iter().max() else {
                 // A value that is not there is reported as such.
@@ -42,7 +46,7 @@ impl ValuePath {
                 return Err(format!("`{path}` is no loop and has no index: write `{}`", self.plain));
             };
             if at >= most {
-                return Err(format!("`{path}` has the indices 0 to {}, {at} is none of them", most - 1));
+                return Err(format!("`{path}` has the indices 0 to {}, {written} is none of them", most - 1));
             }
         }
         let funcs: Vec<&Func> = module.funcs.iter().filter(|f| !ops_of(f, &self.plain).is_empty()).collect();
@@ -64,6 +68,12 @@ impl ValuePath {
         let at: Vec<String> = self.indices.iter().map(|(l, i)| format!("{l} = {i}")).collect();
         at.join(", ")
     }
+}
+
+/// An index as it was written; of a very long one its beginning.
+fn shown_index(digits: &str) -> String {
+    const MOST: usize = 32;
+    if digits.len() <= MOST { digits.to_string() } else { format!("{}...", &digits[..MOST]) }
 }
 
 /// Extents of the loops of a path, where they are known.
@@ -136,9 +146,11 @@ pub fn weight_of<'m>(module: &'m Module, name: &str) -> Result<Option<(usize, &'
         let (mut flat, mut whole) = (0i64, true);
         for (var, extent) in &w.loops {
             let at = own.iter().position(|p| *p == format!("{{{var}}}")).map(|i| asked[i]);
-            match at.filter(|a| index(a)).map(|a| a.parse::<i64>().unwrap_or(i64::MAX)) {
+            let written = at.filter(|a| index(a));
+            match written.map(|a| a.parse::<i64>().unwrap_or(i64::MAX)) {
                 Some(at) if at >= *extent => {
-                    return Err(format!("`{}` has the indices 0 to {}, {at} is none of them", w.name, extent - 1));
+                    let shown = shown_index(written.unwrap_or_default());
+                    return Err(format!("`{}` has the indices 0 to {}, {shown} is none of them", w.name, extent - 1));
                 }
                 Some(at) => flat = flat * extent + at,
                 None => whole = false,

@@ -72,6 +72,7 @@ pub(super) fn bind(
         shares,
         set_values,
         patches,
+        sets: sets.clone(),
         numerics,
         rules,
         checkpoints,

@@ -95,6 +95,7 @@ pub struct System {
     shares: BTreeMap<String, Shared>,
     set_values: BTreeMap<String, Static>,
     patches: Vec<patches::Patch>,
+    sets: given::Sets,
     /// Name.
     pub name: String,
     /// Numerics policy of the run.

@@ -1,6 +1,7 @@
 //! Where the numbers in a message came from: dims, lists and parameters of a graph file are bound elsewhere.
 
 use super::System;
+use super::decl::ComponentDecl;
 use super::given::{Sets, given_help, place_of, set_of};
 use crate::diag::{Diagnostic, Diagnostics, SourceMap, Span, codes};
 use crate::spec::lower::CALLED;
@@ -29,6 +30,41 @@ pub(super) fn explain(diags: Diagnostics, sources: &SourceMap, system: &System, 
         out.push(given_help(d, sources));
     }
     out
+}
+
+impl System {
+    /// Messages about tensors that do not fit the weights bound to them, with the values of the command line that the
+    /// declared types are made of, and a remedy.
+    pub fn explain_tensors(&self, diags: Diagnostics, sources: &SourceMap) -> Diagnostics {
+        let mut out = Diagnostics::default();
+        for d in diags.iter() {
+            let mut d = d.clone();
+            if let Some(place) = d.span {
+                for c in self.components_with(place) {
+                    for word in words(sources, place) {
+                        let value = self.values.get(&c.name.name).and_then(|v| v.get(word));
+                        let set = set_of(&self.sets, c, word).map(|(_, at)| at);
+                        if let (Some(at), Some(v)) = (set, value)
+                            && !d.related.iter().any(|r| r.span == at)
+                        {
+                            d = d.related(at, format!("`{word}` is {v}"));
+                        }
+                    }
+                }
+            }
+            out.push(d);
+        }
+        crate::spec::once(out)
+    }
+
+    /// The components whose graphs a place is in, or in files they import.
+    fn components_with(&self, place: Span) -> Vec<&ComponentDecl> {
+        let holds = |c: &&ComponentDecl| {
+            let files = self.component_files.get(&c.name.name).map(|i| self.files.needed(*i)).unwrap_or_default();
+            files.iter().any(|i| self.files.list[*i].file == place.file)
+        };
+        self.decl.components.iter().filter(holds).collect()
+    }
 }
 
 fn with_origins(mut d: Diagnostic, sources: &SourceMap, system: &System, sets: &Sets) -> Diagnostic {
@@ -71,11 +107,7 @@ fn given(d: &Diagnostic, place: Span, system: &System, sets: &Sets) -> Vec<(Span
         std::iter::once(&d.message).chain(d.related.iter().map(|r| &r.message)).any(|t| words_of(t).any(|w| w == value))
     };
     let mut out = Vec::new();
-    for c in &system.decl.components {
-        let Some(file) = system.component_files.get(&c.name.name) else { continue };
-        if !system.files.needed(*file).iter().any(|i| system.files.list[*i].file == place.file) {
-            continue;
-        }
+    for c in system.components_with(place) {
         for (name, (_, at)) in sets {
             let local = name.strip_prefix(&format!("{}.", c.name.name)).unwrap_or(name);
             let value = system.values.get(&c.name.name).and_then(|v| v.get(local));

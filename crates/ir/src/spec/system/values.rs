@@ -111,29 +111,26 @@ impl<'s> Values<'s> {
             }
             ExprKind::Index(base, items) => {
                 let (base, [item]) = (sub(base)?, items.as_slice()) else {
-                    return Err(self.report(Diagnostic::error(
-                        codes::BAD_INDEX,
-                        e.span,
-                        "a list is indexed by one number",
-                    )));
+                    return Err(self.report(
+                        Diagnostic::error(codes::BAD_INDEX, e.span, "a list is indexed by one number")
+                            .help("entries count from 0: list[0]"),
+                    ));
                 };
                 let IndexKind::At(at) = &item.kind else {
-                    return Err(self.report(Diagnostic::error(
-                        codes::BAD_INDEX,
-                        e.span,
-                        "a list is indexed by one number",
-                    )));
+                    return Err(self.report(
+                        Diagnostic::error(codes::BAD_INDEX, e.span, "a list is indexed by one number")
+                            .help("entries count from 0: list[0]"),
+                    ));
                 };
                 let at_value = sub(at)?;
                 match (&base, at_value.as_i64()) {
                     (Static::List(list), Some(i)) if i >= 0 && (i as usize) < list.len() => {
                         Ok(list[i as usize].clone())
                     }
-                    _ => Err(self.report(Diagnostic::error(
-                        codes::BAD_INDEX,
-                        at.span,
-                        format!("{base} has nothing at {at_value}"),
-                    ))),
+                    _ => Err(self.report(
+                        Diagnostic::error(codes::BAD_INDEX, at.span, format!("{base} has nothing at {at_value}"))
+                            .help("entries of a list count from 0"),
+                    )),
                 }
             }
             ExprKind::Call { callee, args, kwargs } => {
