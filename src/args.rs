@@ -22,7 +22,7 @@ const EXAMPLES: &str = "Examples:
   spinec eval SYSTEM.yaml --entry draft --inputs in.safetensors -o out.safetensors
 
 Exit codes: 0 ok, 1 a check or run failed, 2 usage or spec error, 3 checkpoint or input tensors, 4 does not fit,
-70 a bug, 130 interrupted.";
+70 a bug, 130 interrupted, 141 stdout was closed early.";
 
 /// Subcommands.
 #[derive(Debug, Subcommand)]

@@ -20,6 +20,8 @@ pub enum Exit {
     Bug,
     /// Interrupted by the user.
     Interrupted,
+    /// Who read stdout went away before everything was written, as after SIGPIPE.
+    ReaderGone,
 }
 
 impl Exit {
@@ -33,6 +35,7 @@ impl Exit {
             Exit::DoesNotFit => 4,
             Exit::Bug => 70,
             Exit::Interrupted => 130,
+            Exit::ReaderGone => 141,
         })
     }
 

@@ -10,6 +10,7 @@ mod planner;
 use args::{Cli, Command};
 use clap::Parser;
 use exit::Exit;
+use output::Delivery;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -17,15 +18,22 @@ fn main() -> ExitCode {
     let outcome = std::panic::catch_unwind(|| match Cli::try_parse() {
         Ok(cli) => run(&cli),
         Err(e) => {
-            // --help and --version are no errors; a closed pipe is nobody's mistake.
-            let _ = e.print();
-            if e.use_stderr() { Exit::Usage } else { Exit::Ok }
+            // --help and --version are no errors.
+            let printed = e.print();
+            if e.use_stderr() {
+                Exit::Usage
+            } else {
+                output::written(printed);
+                Exit::Ok
+            }
         }
     });
-    match outcome.unwrap_or(Exit::Bug) {
-        Exit::Ok if output::lost() => Exit::Failed.code(),
-        exit => exit.code(),
-    }
+    let exit = match (outcome.unwrap_or(Exit::Bug), output::delivery()) {
+        (Exit::Ok, Delivery::ReaderGone) => Exit::ReaderGone,
+        (Exit::Ok, Delivery::Lost) => Exit::Failed,
+        (exit, _) => exit,
+    };
+    exit.code()
 }
 
 fn run(cli: &Cli) -> Exit {

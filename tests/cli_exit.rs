@@ -240,3 +240,48 @@ fn synth_writes_the_same_bytes_for_a_seed_and_a_pair_that_runs() {
     assert_eq!(spec["requests"][0]["text"], Value::Null, "there is no tokenizer");
     expect(2, &["run", "graphs/hybrid-dspine.yaml", "--checkpoint", &t, "--checkpoint", &d, "--prompt", "text"]);
 }
+
+/// Names in a folder and the folders in it.
+fn names(dir: &std::path::Path) -> Vec<String> {
+    let mut out = Vec::new();
+    for e in std::fs::read_dir(dir).into_iter().flatten() {
+        let e = e.expect("an entry");
+        out.push(e.file_name().into_string().expect("text"));
+        if e.path().is_dir() {
+            out.extend(names(&e.path()));
+        }
+    }
+    out
+}
+
+#[cfg(unix)]
+#[test]
+fn a_synth_that_is_stopped_leaves_nothing_half_written() {
+    let dir = TempDir::new().expect("a directory");
+    let at = text(dir.path());
+    let temporary = || names(dir.path()).into_iter().filter(|n| n.ends_with(".tmp")).collect::<Vec<_>>();
+    for (signal, code, left) in [("-KILL", -1, 1), ("-INT", 130, 0)] {
+        let size = || std::fs::metadata(dir.path().join("target/.spinec-model.safetensors.tmp")).map_or(0, |m| m.len());
+        let before = size();
+        // Large enough not to be done before it is stopped.
+        let child = spinec(&["synth", "graphs/qwen3.8-27b-dspine.yaml", "-o", at])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let started = std::time::Instant::now();
+        while size() == before {
+            assert!(started.elapsed().as_secs() < 60, "nothing is written");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let id = child.id().to_string();
+        assert!(std::process::Command::new("kill").args([signal, &id]).status().expect("kill is there").success());
+        let d = done(child.wait_with_output().expect("it ends"));
+        assert_eq!(d.code, code, "{}", d.err);
+        // What a killed one left has the name the next one writes under.
+        assert_eq!(temporary().len(), left, "{signal}: {:?}", temporary());
+    }
+    assert!(!names(dir.path()).contains(&"model.safetensors".to_string()));
+    expect(0, &["synth", "graphs/hybrid-dspine.yaml", "-o", at]);
+    assert!(temporary().is_empty());
+}
