@@ -1,6 +1,6 @@
 //! Exit codes, documented in the README and tested.
 
-use spinec_ir::diag::{Code, Diagnostics, Severity, codes};
+use spinec_ir::diag::{Code, Diagnostics, Severity, codes, printable};
 use std::process::ExitCode;
 
 /// How a command ended.
@@ -64,6 +64,6 @@ pub fn report_panic(info: &std::panic::PanicHookInfo<'_>) {
     if text.contains("failed printing to stdout") {
         return;
     }
-    eprintln!("bug in spinec {}: {text} ({place})", env!("CARGO_PKG_VERSION"));
+    eprintln!("bug in spinec {}: {} ({place})", env!("CARGO_PKG_VERSION"), printable(&text));
     eprintln!("please report it with the command line and the files that led here");
 }

@@ -11,6 +11,9 @@ use args::{Cli, Command};
 use clap::Parser;
 use exit::Exit;
 use output::Delivery;
+use spinec_ir::diag::printable;
+use std::borrow::Cow;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -19,7 +22,12 @@ fn main() -> ExitCode {
         Ok(cli) => run(&cli),
         Err(e) => {
             // --help and --version are no errors.
-            let printed = e.print();
+            let plain = e.render().to_string();
+            let printed = match printable(&plain) {
+                Cow::Borrowed(_) => e.print(),
+                // Somebody's arguments would act on the terminal.
+                Cow::Owned(shown) => std::io::stderr().write_all(shown.as_bytes()),
+            };
             if e.use_stderr() {
                 Exit::Usage
             } else {

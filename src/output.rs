@@ -1,6 +1,6 @@
 //! Messages on stderr, data on stdout.
 
-use spinec_ir::diag::{Diagnostics, SourceMap, render};
+use spinec_ir::diag::{Diagnostics, SourceMap, printable, render};
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -25,12 +25,12 @@ pub fn diagnostics(diags: Diagnostics, sources: &SourceMap) {
 
 /// Prints an error that has no place in a file.
 pub fn error(text: &str) {
-    eprintln!("error: {text}");
+    eprintln!("error: {}", printable(text));
 }
 
 /// Prints a remark.
 pub fn note(text: &str) {
-    eprintln!("note: {text}");
+    eprintln!("note: {}", printable(text));
 }
 
 /// What became of data on the way to stdout.
@@ -58,7 +58,7 @@ pub fn delivery() -> Delivery {
 /// Prints a line on stdout. A reader that went away is noted without a word, anything else is said once.
 pub fn line(text: &str) {
     let mut out = std::io::stdout().lock();
-    written(writeln!(out, "{text}").and_then(|()| out.flush()));
+    written(writeln!(out, "{}", printable(text)).and_then(|()| out.flush()));
 }
 
 /// Prints one JSON object on stdout, as [`line()`].

@@ -285,3 +285,57 @@ fn a_synth_that_is_stopped_leaves_nothing_half_written() {
     expect(0, &["synth", "graphs/hybrid-dspine.yaml", "-o", at]);
     assert!(temporary().is_empty());
 }
+
+#[test]
+fn nothing_a_user_wrote_acts_on_the_terminal() {
+    let dir = TempDir::new().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let odd = "\u{1b}[31m\u{7}\u{9b}\u{202e}x";
+    std::fs::write(
+        path("a.yaml"),
+        format!("graph: g # \u{202e}\ninputs: {{x: \"f32[2]\"}}\nnodes: {{y: x + z}} # {odd}\n"),
+    )
+    .expect("a file");
+    std::fs::write(
+        path("b.yaml"),
+        "system: s\ncomponents: {a: {graph: \"\\u001b[31m\\u202e.yaml\"}}\nextends: \"\\e[31m\"\n",
+    )
+    .expect("a file");
+    std::fs::write(path("r.jsonl"), "{\"\\u001b[31m\": 1}\n").expect("a file");
+    let (a, b, r) = (path("a.yaml"), path("b.yaml"), path("r.jsonl"));
+    let set = format!("B={odd}");
+    let checkpoint = format!("target={odd}");
+    let named = format!("{odd}=3");
+    let commands: &[&[&str]] = &[
+        &["check", text(&a)],
+        &["check", text(&b)],
+        &["check", odd],
+        &["check", DEMO, "--set", &set],
+        &["check", DEMO, "--set", &named],
+        &["check", DEMO, "--set", odd],
+        &["check", DEMO, "--checkpoint", &checkpoint],
+        &["check", DEMO, "--checkpoint", odd],
+        &["run", DEMO, "--prompt-ids", "1", "--checkpoint", &checkpoint],
+        &["run", DEMO, "--requests", text(&r)],
+        &["run", DEMO, "--requests", odd],
+        &["run", DEMO, "--prompt-ids", odd],
+        &["eval", DEMO, "--entry", odd, "--inputs", odd, "-o", odd],
+        &["explain", odd],
+        &["explain", DEMO, odd],
+        &["why-not", DEMO, odd, odd],
+        &["plan", DEMO, "--device", odd],
+        &["synth", odd, "-o", odd],
+        &["passes", DEMO, "--without", odd],
+        &["ptx", "check", odd],
+        &[odd],
+        &["check", DEMO, odd],
+        &["run", DEMO, "--seed", odd],
+    ];
+    for args in commands {
+        let d = run(args);
+        assert_ne!(d.code, 0, "{args:?}");
+        let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!d.err.contains(acts) && !d.out.contains(acts), "{args:?}: {:?}", d.err);
+        assert!(!d.err.is_empty());
+    }
+}
