@@ -81,7 +81,7 @@ const ABSENT: &[&str] = &[
 pub(crate) fn causes(found: Diagnostics, partial: impl Fn(FileId) -> bool) -> Diagnostics {
     let mut out = Diagnostics::default();
     for d in found.iter() {
-        if !(ABSENT.contains(&d.code) && d.span.is_none_or(|s| partial(s.file))) {
+        if !(ABSENT.contains(&d.code) && d.span.is_some_and(|s| partial(s.file))) {
             out.push(d.clone());
         }
     }
