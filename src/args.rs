@@ -22,7 +22,7 @@ const EXAMPLES: &str = "Examples:
   spinec eval SYSTEM.yaml --entry draft --inputs in.safetensors -o out.safetensors
 
 Exit codes: 0 ok, 1 a check or run failed, 2 usage or spec error, 3 checkpoint or input tensors, 4 does not fit,
-70 a bug, 130 interrupted.";
+70 a bug, 130 interrupted, 141 stdout was closed early.";
 
 /// Subcommands.
 #[derive(Debug, Subcommand)]
@@ -85,7 +85,7 @@ pub struct PtxRunArgs {
     #[arg(long, value_name = "X,Y,Z")]
     pub cluster: Option<String>,
     /// Dynamic shared memory in bytes
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub shared: usize,
     /// Arguments: {"args": [{"buffer": FILE, "mode": "in|out|inout", "bytes": N} | {"f32": 1.0} | ...]}
     #[arg(long, value_name = "SPEC.json")]
@@ -93,6 +93,51 @@ pub struct PtxRunArgs {
     /// One JSON object on stdout
     #[arg(long)]
     pub json: bool,
+}
+
+/// A count.
+fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let n = text.trim().parse::<u64>().ok().and_then(|n| T::try_from(n).ok());
+    n.ok_or_else(|| "a whole number from 0 on is expected".to_string())
+}
+
+/// A whole number; whether it is in range is judged by who takes it.
+fn integer<T: TryFrom<i64>>(text: &str) -> Result<T, String> {
+    let n = text.trim().parse::<i64>().ok().and_then(|n| T::try_from(n).ok());
+    n.ok_or_else(|| "a whole number is expected".to_string())
+}
+
+/// A real number; whether it is in range is judged by who takes it.
+fn real(text: &str) -> Result<f64, String> {
+    text.trim().parse().map_err(|_| "a number is expected, such as 0.7".to_string())
+}
+
+/// A number of bytes: `1500000`, `512MiB`, `1.5GB`.
+fn bytes(text: &str) -> Result<u64, String> {
+    const UNITS: [(&str, f64); 9] = [
+        ("KiB", 1024.0),
+        ("MiB", 1048576.0),
+        ("GiB", 1073741824.0),
+        ("TiB", 1099511627776.0),
+        ("kB", 1e3),
+        ("MB", 1e6),
+        ("GB", 1e9),
+        ("TB", 1e12),
+        ("B", 1.0),
+    ];
+    let wrong = || {
+        "bytes are a whole number, or a number with KiB, MiB, GiB, TiB, kB, MB, GB or TB: 500000, 1.5GiB".to_string()
+    };
+    let text = text.trim();
+    if let Ok(n) = text.parse::<u64>() {
+        return Ok(n);
+    }
+    let (digits, unit) =
+        UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?.trim_end(), *unit))).ok_or_else(wrong)?;
+    let plain = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let n = digits.parse::<f64>().ok().filter(|_| plain).ok_or_else(wrong)? * unit;
+    // The largest number below 2^64 that a float holds exactly is far above any memory.
+    if n <= 1e18 { Ok(n.round() as u64) } else { Err("that is more than any memory holds".to_string()) }
 }
 
 /// What every command says about a spec.
@@ -110,7 +155,7 @@ pub struct OverrideArgs {
     /// Checkpoint directory by name, as in `--checkpoint target=DIR`
     #[arg(long = "checkpoint", value_name = "NAME=DIR")]
     pub checkpoints: Vec<String>,
-    /// Bind a dim, list or parameter: `--set B=8`, `--set drafter.window=none`, `--set serve.requests=4`
+    /// Bind a dim, list or parameter, each name once: `--set B=8`, `--set drafter.window=none`, `--set serve.requests=4`
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub sets: Vec<String>,
     /// Floating-point types: as the spec says them (bf16), or all widened to f32 or f64
@@ -166,7 +211,7 @@ pub struct EvalArgs {
     /// Entry of the system, or graph of the file (a file with one graph needs none)
     #[arg(long)]
     pub entry: Option<String>,
-    /// Input tensors; for a graph on its own also its weights, by path
+    /// Input tensors; for a graph on its own also its weights, by path. Others are left alone with a note
     #[arg(long, value_name = "IN.safetensors")]
     pub inputs: PathBuf,
     /// Where to write outputs and dumped values
@@ -176,15 +221,16 @@ pub struct EvalArgs {
     #[arg(long = "dump", value_name = "GLOB")]
     pub dump: Vec<String>,
     /// Rows fed at once to an entry that takes a stream
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub chunk: Option<usize>,
     /// What runs it
     #[arg(long, value_enum, default_value = "cpu", env = "SPINEC_BACKEND")]
     pub backend: Backend,
     /// Threads; 0 is all cores
-    #[arg(long, default_value_t = 0, env = "SPINEC_THREADS")]
+    #[arg(long, default_value_t = 0, env = "SPINEC_THREADS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub threads: usize,
-    /// Refuse tensors of another float type than the spec declares
+    /// Refuse weights of another float type than the spec declares. Inputs are not checked: whatever float type they have is
+    /// converted to the one they are declared with
     #[arg(long)]
     pub strict: bool,
     /// One JSON object on stdout
@@ -214,22 +260,22 @@ pub struct RunArgs {
     #[arg(long, group = "source", value_name = "FILE.jsonl")]
     pub requests: Option<PathBuf>,
     /// Most tokens to emit
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub max_tokens: Option<usize>,
     /// Take the most likely token (the default without other sampling flags)
     #[arg(long, conflicts_with_all = ["temperature", "top_k", "top_p"])]
     pub greedy: bool,
     /// Sampling temperature; below 1e-5 is greedy
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_parser = real, allow_negative_numbers = true)]
     pub temperature: Option<f64>,
     /// Keep the K most likely tokens; 0 keeps all
-    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    #[arg(long, value_name = "K", value_parser = integer::<i32>, allow_negative_numbers = true)]
     pub top_k: Option<i32>,
     /// Keep the most likely tokens up to this mass
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", value_parser = real, allow_negative_numbers = true)]
     pub top_p: Option<f64>,
     /// Seed of the random numbers
-    #[arg(long)]
+    #[arg(long, value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Text that ends the output; may be given several times
     #[arg(long, value_name = "TEXT")]
@@ -241,7 +287,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub ignore_eos: bool,
     /// Rows to verify per request, instead of the system's rules
-    #[arg(long, value_name = "W")]
+    #[arg(long, value_name = "W", value_parser = integer::<i64>, allow_negative_numbers = true)]
     pub width: Option<i64>,
     /// Decode plainly, without drafting
     #[arg(long)]
@@ -253,7 +299,7 @@ pub struct RunArgs {
     #[arg(long, value_enum, default_value = "cpu", env = "SPINEC_BACKEND")]
     pub backend: Backend,
     /// Threads; 0 is all cores
-    #[arg(long, default_value_t = 0, env = "SPINEC_THREADS")]
+    #[arg(long, default_value_t = 0, env = "SPINEC_THREADS", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub threads: usize,
     /// Run the phases as they are written, without rewriting and fusing them: for comparison. In bf16 the drafter's
     /// proposals may round differently, and a sampled run draw other tokens of the same law
@@ -262,7 +308,7 @@ pub struct RunArgs {
     /// Write what happened when as Chrome trace JSON
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Refuse tensors of another float type than the spec declares
+    /// Refuse weights of another float type than the spec declares
     #[arg(long)]
     pub strict: bool,
     /// One JSON object on stdout instead of text
@@ -288,7 +334,7 @@ pub struct SynthArgs {
     #[arg(short, long, value_name = "DIR")]
     pub output: PathBuf,
     /// Seed; the same seed writes the same bytes
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub seed: u64,
 }
 
@@ -304,8 +350,8 @@ pub struct PlanArgs {
     /// Candidate retrieval
     #[arg(long, value_enum, default_value = "coarse")]
     pub candidates: CandidatesArg,
-    /// Bytes derived weights may take
-    #[arg(long, value_name = "BYTES")]
+    /// Bytes derived weights may take: a number, or with KiB, MiB, GiB, kB, MB, GB behind it
+    #[arg(long, value_name = "BYTES", value_parser = bytes, allow_negative_numbers = true)]
     pub budget: Option<u64>,
 }
 
@@ -328,10 +374,10 @@ pub struct PlanCommandArgs {
     #[command(flatten)]
     pub plan: PlanArgs,
     /// Positions of a request; the system's serving context if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub context: Option<u64>,
     /// Requests served together; the system's if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
     pub requests: Option<u64>,
     /// Print the whole plan in its text form
     #[arg(long, conflicts_with = "json")]
@@ -376,7 +422,7 @@ pub struct PassesArgs {
     #[arg(long, value_name = "PASS")]
     pub stop_after: Option<String>,
     /// Rewrites to make at most, for finding the one that breaks something
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     pub limit: Option<usize>,
     /// Leave out a rule by name, or `narrow-storage`, the rounding of derived weights; may be given several times
     #[arg(long, value_name = "RULE")]

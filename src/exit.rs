@@ -1,6 +1,6 @@
 //! Exit codes, documented in the README and tested.
 
-use spinec_ir::diag::{Code, Diagnostics, Severity, codes};
+use spinec_ir::diag::{Code, Diagnostics, Severity, codes, printable};
 use std::process::ExitCode;
 
 /// How a command ended.
@@ -20,6 +20,8 @@ pub enum Exit {
     Bug,
     /// Interrupted by the user.
     Interrupted,
+    /// Who read stdout went away before everything was written, as after SIGPIPE.
+    ReaderGone,
 }
 
 impl Exit {
@@ -33,6 +35,7 @@ impl Exit {
             Exit::DoesNotFit => 4,
             Exit::Bug => 70,
             Exit::Interrupted => 130,
+            Exit::ReaderGone => 141,
         })
     }
 
@@ -61,6 +64,6 @@ pub fn report_panic(info: &std::panic::PanicHookInfo<'_>) {
     if text.contains("failed printing to stdout") {
         return;
     }
-    eprintln!("bug in spinec {}: {text} ({place})", env!("CARGO_PKG_VERSION"));
+    eprintln!("bug in spinec {}: {} ({place})", env!("CARGO_PKG_VERSION"), printable(&text));
     eprintln!("please report it with the command line and the files that led here");
 }

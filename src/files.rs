@@ -101,7 +101,7 @@ pub fn bind_weights(
 ) -> Result<CheckpointWeights, Exit> {
     let rule = if strict { DtypeRule::Strict } else { DtypeRule::Convert };
     let (store, diags) = CheckpointWeights::bind(&system.weights, checkpoints, &system.checkpoints, rule);
-    output::diagnostics(diags, sources);
+    output::diagnostics(system.explain_tensors(diags, sources), sources);
     store.ok_or(Exit::Checkpoint)
 }
 

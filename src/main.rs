@@ -10,6 +10,10 @@ mod planner;
 use args::{Cli, Command};
 use clap::Parser;
 use exit::Exit;
+use output::Delivery;
+use spinec_ir::diag::printable;
+use std::borrow::Cow;
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -17,15 +21,27 @@ fn main() -> ExitCode {
     let outcome = std::panic::catch_unwind(|| match Cli::try_parse() {
         Ok(cli) => run(&cli),
         Err(e) => {
-            // --help and --version are no errors; a closed pipe is nobody's mistake.
-            let _ = e.print();
-            if e.use_stderr() { Exit::Usage } else { Exit::Ok }
+            // --help and --version are no errors.
+            let plain = e.render().to_string();
+            let printed = match printable(&plain) {
+                Cow::Borrowed(_) => e.print(),
+                // Somebody's arguments would act on the terminal.
+                Cow::Owned(shown) => std::io::stderr().write_all(shown.as_bytes()),
+            };
+            if e.use_stderr() {
+                Exit::Usage
+            } else {
+                output::written(printed);
+                Exit::Ok
+            }
         }
     });
-    match outcome.unwrap_or(Exit::Bug) {
-        Exit::Ok if output::lost() => Exit::Failed.code(),
-        exit => exit.code(),
-    }
+    let exit = match (outcome.unwrap_or(Exit::Bug), output::delivery()) {
+        (Exit::Ok, Delivery::ReaderGone) => Exit::ReaderGone,
+        (Exit::Ok, Delivery::Lost) => Exit::Failed,
+        (exit, _) => exit,
+    };
+    exit.code()
 }
 
 fn run(cli: &Cli) -> Exit {

@@ -1,8 +1,8 @@
 //! Messages on stderr, data on stdout.
 
-use spinec_ir::diag::{Diagnostics, SourceMap, render};
+use spinec_ir::diag::{Diagnostics, SourceMap, printable, render};
 use std::io::{IsTerminal, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// True if messages may be coloured.
 pub fn color() -> bool {
@@ -25,26 +25,40 @@ pub fn diagnostics(diags: Diagnostics, sources: &SourceMap) {
 
 /// Prints an error that has no place in a file.
 pub fn error(text: &str) {
-    eprintln!("error: {text}");
+    eprintln!("error: {}", printable(text));
 }
 
 /// Prints a remark.
 pub fn note(text: &str) {
-    eprintln!("note: {text}");
+    eprintln!("note: {}", printable(text));
 }
 
-/// Set once data could not be written.
-static LOST: AtomicBool = AtomicBool::new(false);
-
-/// Whether data was lost on the way to stdout.
-pub fn lost() -> bool {
-    LOST.load(Ordering::Relaxed)
+/// What became of data on the way to stdout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// All of it was written.
+    Whole,
+    /// Its reader went away before it had everything.
+    ReaderGone,
+    /// It could not be written, as was said.
+    Lost,
 }
 
-/// Prints a line on stdout. A reader that went away is no error; anything else is said once and noted.
+static DELIVERY: AtomicU8 = AtomicU8::new(0);
+
+/// What became of data so far.
+pub fn delivery() -> Delivery {
+    match DELIVERY.load(Ordering::Relaxed) {
+        0 => Delivery::Whole,
+        1 => Delivery::ReaderGone,
+        _ => Delivery::Lost,
+    }
+}
+
+/// Prints a line on stdout. A reader that went away is noted without a word, anything else is said once.
 pub fn line(text: &str) {
     let mut out = std::io::stdout().lock();
-    written(writeln!(out, "{text}").and_then(|()| out.flush()));
+    written(writeln!(out, "{}", printable(text)).and_then(|()| out.flush()));
 }
 
 /// Prints one JSON object on stdout, as [`line()`].
@@ -54,10 +68,10 @@ pub fn json(value: &serde_json::Value) {
 
 /// Notes what became of data.
 pub fn written(outcome: std::io::Result<()>) {
-    if let Err(e) = outcome
-        && e.kind() != std::io::ErrorKind::BrokenPipe
-        && !LOST.swap(true, Ordering::Relaxed)
-    {
+    let Err(e) = outcome else { return };
+    let gone = e.kind() == std::io::ErrorKind::BrokenPipe;
+    let before = DELIVERY.fetch_max(if gone { 1 } else { 2 }, Ordering::Relaxed);
+    if !gone && before < 2 {
         error(&format!("stdout: {e}"));
     }
 }

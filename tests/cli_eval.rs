@@ -348,3 +348,73 @@ fn the_input_is_not_written_over() {
     assert!(d.err.contains("is the input file"), "{}", d.err);
     assert_eq!(values(&read(&path("in.st"))["x"]), [1.0, 2.0]);
 }
+
+const SUM: &str = "graph: g\ndims: {H: width}\nsymbols: {N: {min: 1}}\nweights: {w: \"bf16[H, H]\"}\n\
+                   inputs: {x: \"f32[N, H]\", y: \"f32[N, 2*H]\"}\nnodes: {z: \"linear(x, w) + y[:, :H]\"}\noutputs: {z: z}\n";
+
+#[test]
+fn a_wrong_extent_is_told_with_the_type_that_is_written() {
+    let dir = TempDir::new().expect("a folder");
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path("g.yaml"), SUM).expect("a file");
+    let x = reals(&[2, 3], noise(6, 1));
+    let w = reals(&[3, 3], noise(9, 2));
+    let failed = |y: Tensor| {
+        write(&path("in.st"), &[("x", x.clone()), ("w", w.clone()), ("y", y)]);
+        fails(3, eval(text(&path("g.yaml")), &path("in.st"), &path("out.st"), &[])).err
+    };
+    let err = failed(reals(&[2, 5], noise(10, 3)));
+    assert!(err.contains("axis 1 of input `y` (f32[N, 6]) has extent 5, it must have 6"), "{err}");
+    assert!(err.contains("declared as f32[N, 2 * H]"), "{err}");
+    let err = failed(reals(&[4, 6], noise(24, 3)));
+    assert!(err.contains("axis 0 of input `y`") && err.contains("N is 2 by input `x`"), "{err}");
+    let spec = "graphs/hybrid-dspine.yaml";
+    let features = reals(&[2, 5], noise(10, 4));
+    write(
+        &path("in.st"),
+        &[("features", features), ("anchor", ids(&[1], vec![1])), ("anchor_pos", ids(&[1], vec![2]))],
+    );
+    let err = fails(3, eval(spec, &path("in.st"), &path("out.st"), &[&PAIR[..], &["--entry", "draft"]].concat())).err;
+    assert!(err.contains("axis 1 of input `features`") && err.contains("declared as bf16[T, F * H]"), "{err}");
+}
+
+#[test]
+fn tensors_that_nothing_reads_are_noted() {
+    let dir = TempDir::new().expect("a folder");
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path("g.yaml"), SUM).expect("a file");
+    let all = [
+        ("x", reals(&[2, 3], noise(6, 1))),
+        ("w", reals(&[3, 3], noise(9, 2))),
+        ("y", reals(&[2, 6], noise(12, 3))),
+        ("stray", ids(&[1], vec![0])),
+    ];
+    write(&path("in.st"), &all);
+    let d = ok(eval(text(&path("g.yaml")), &path("in.st"), &path("out.st"), &[]));
+    assert!(d.err.contains("tensor `stray` of the input file is read by nothing in graph `g`"), "{}", d.err);
+    let input = |more: (&'static str, Tensor)| write(&path("in.st"), &[("input_ids", ids(&[2], vec![1, 2])), more]);
+    let entry = ["--entry", "target", "--json"];
+    let spec = "graphs/hybrid-dspine.yaml";
+    let run = || ok(eval(spec, &path("in.st"), &path("out.st"), &[&PAIR[..], &entry].concat()));
+    input(("block_idz", ids(&[1, 2], vec![1, 2])));
+    let d = run();
+    let out: Value = serde_json::from_str(&d.out).expect("JSON");
+    let note = "tensor `block_idz` of the input file is read by nothing in entry `target`; did you mean `block_ids`?";
+    assert!(d.err.contains(note), "{}", d.err);
+    assert!(out["notes"].as_array().is_some_and(|n| n.iter().any(|n| n == note)), "{out}");
+}
+
+#[test]
+fn strict_is_about_weights_also_of_a_graph_alone() {
+    let dir = TempDir::new().expect("a folder");
+    let path = |name: &str| dir.path().join(name);
+    std::fs::write(path("g.yaml"), SUM).expect("a file");
+    let bf16 = Tensor::stored_as(spinec_exec::checkpoint::Dtype::BF16, vec![3, 3], TensorData::F32(vec![1.0; 9]));
+    for (w, code) in [(reals(&[3, 3], noise(9, 2)), 3), (bf16.expect("a tensor"), 0)] {
+        let all = [("x", reals(&[2, 3], noise(6, 1))), ("w", w), ("y", reals(&[2, 6], noise(12, 3)))];
+        write(&path("in.st"), &all);
+        let args = eval(text(&path("g.yaml")), &path("in.st"), &path("out.st"), &["--strict"]);
+        let d = expect(code, &args.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(d.err.contains("weight `w` is f64, the graph declares bf16"), code == 3, "{}", d.err);
+    }
+}

@@ -240,3 +240,102 @@ fn synth_writes_the_same_bytes_for_a_seed_and_a_pair_that_runs() {
     assert_eq!(spec["requests"][0]["text"], Value::Null, "there is no tokenizer");
     expect(2, &["run", "graphs/hybrid-dspine.yaml", "--checkpoint", &t, "--checkpoint", &d, "--prompt", "text"]);
 }
+
+/// Names in a folder and the folders in it.
+fn names(dir: &std::path::Path) -> Vec<String> {
+    let mut out = Vec::new();
+    for e in std::fs::read_dir(dir).into_iter().flatten() {
+        let e = e.expect("an entry");
+        out.push(e.file_name().into_string().expect("text"));
+        if e.path().is_dir() {
+            out.extend(names(&e.path()));
+        }
+    }
+    out
+}
+
+#[cfg(unix)]
+#[test]
+fn a_synth_that_is_stopped_leaves_nothing_half_written() {
+    let dir = TempDir::new().expect("a directory");
+    let at = text(dir.path());
+    let temporary = || names(dir.path()).into_iter().filter(|n| n.ends_with(".tmp")).collect::<Vec<_>>();
+    for (signal, code, left) in [("-KILL", -1, 1), ("-INT", 130, 0)] {
+        let size = || std::fs::metadata(dir.path().join("target/.spinec-model.safetensors.tmp")).map_or(0, |m| m.len());
+        let before = size();
+        // Large enough not to be done before it is stopped.
+        let child = spinec(&["synth", "graphs/qwen3.8-27b-dspine.yaml", "-o", at])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let started = std::time::Instant::now();
+        while size() == before {
+            assert!(started.elapsed().as_secs() < 60, "nothing is written");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let id = child.id().to_string();
+        assert!(std::process::Command::new("kill").args([signal, &id]).status().expect("kill is there").success());
+        let d = done(child.wait_with_output().expect("it ends"));
+        assert_eq!(d.code, code, "{}", d.err);
+        // What a killed one left has the name the next one writes under.
+        assert_eq!(temporary().len(), left, "{signal}: {:?}", temporary());
+    }
+    assert!(!names(dir.path()).contains(&"model.safetensors".to_string()));
+    expect(0, &["synth", "graphs/hybrid-dspine.yaml", "-o", at]);
+    assert!(temporary().is_empty());
+}
+
+#[test]
+fn nothing_a_user_wrote_acts_on_the_terminal() {
+    let dir = TempDir::new().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let odd = "\u{1b}[31m\u{7}\u{9b}\u{202e}x";
+    std::fs::write(
+        path("a.yaml"),
+        format!("graph: g # \u{202e}\ninputs: {{x: \"f32[2]\"}}\nnodes: {{y: x + z}} # {odd}\n"),
+    )
+    .expect("a file");
+    std::fs::write(
+        path("b.yaml"),
+        "system: s\ncomponents: {a: {graph: \"\\u001b[31m\\u202e.yaml\"}}\nextends: \"\\e[31m\"\n",
+    )
+    .expect("a file");
+    std::fs::write(path("r.jsonl"), "{\"\\u001b[31m\": 1}\n").expect("a file");
+    let (a, b, r) = (path("a.yaml"), path("b.yaml"), path("r.jsonl"));
+    let set = format!("B={odd}");
+    let checkpoint = format!("target={odd}");
+    let named = format!("{odd}=3");
+    let commands: &[&[&str]] = &[
+        &["check", text(&a)],
+        &["check", text(&b)],
+        &["check", odd],
+        &["check", DEMO, "--set", &set],
+        &["check", DEMO, "--set", &named],
+        &["check", DEMO, "--set", odd],
+        &["check", DEMO, "--checkpoint", &checkpoint],
+        &["check", DEMO, "--checkpoint", odd],
+        &["run", DEMO, "--prompt-ids", "1", "--checkpoint", &checkpoint],
+        &["run", DEMO, "--requests", text(&r)],
+        &["run", DEMO, "--requests", odd],
+        &["run", DEMO, "--prompt-ids", odd],
+        &["eval", DEMO, "--entry", odd, "--inputs", odd, "-o", odd],
+        &["explain", odd],
+        &["explain", DEMO, odd],
+        &["why-not", DEMO, odd, odd],
+        &["plan", DEMO, "--device", odd],
+        &["synth", odd, "-o", odd],
+        &["passes", DEMO, "--without", odd],
+        &["ptx", "check", odd],
+        &[odd],
+        &["check", DEMO, odd],
+        &["run", DEMO, "--seed", odd],
+    ];
+    for args in commands {
+        let d = run(args);
+        assert_ne!(d.code, 0, "{args:?}");
+        let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!d.err.contains(acts) && !d.out.contains(acts), "{args:?}: {:?}", d.err);
+        assert!(!d.err.is_empty());
+    }
+}

@@ -304,22 +304,24 @@ fn logits_that_are_no_numbers_end_with_exit_code_1() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_reader_that_goes_away_ends_it_quietly() {
     for args in [
         &["run", DEMO, "--prompt", PROMPT, "--max-tokens", "60"][..],
         &["run", DEMO, "--prompt", PROMPT, "--max-tokens", "60", "--json"],
         &["check", DEMO],
         &["check", DEMO, "--json"],
+        &["check", "graphs/parts/tail.yaml"],
         &["explain"],
+        &["passes"],
+        &["plan", DEMO, "--device", "h200"],
         &["--help"],
         &["run", "--help"],
     ] {
-        let mut child = spinec(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
-        drop(child.stdout.take());
-        let mut err = String::new();
-        child.stderr.take().expect("stderr").read_to_string(&mut err).expect("text");
-        let code = child.wait().expect("it ends").code();
-        assert_eq!(code, Some(0), "{args:?}: {err}");
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let o = spinec(args).stdout(writer).output().expect("it starts");
+        let (code, err) = (o.status.code(), String::from_utf8(o.stderr).expect("text"));
+        assert_eq!(code, Some(141), "{args:?}: {err}");
         assert!(!err.contains("bug") && !err.contains("pipe") && !err.contains("panicked"), "{args:?}: {err}");
     }
 }
@@ -377,4 +379,27 @@ fn a_system_without_a_drafter_decodes_plainly() {
     assert_eq!((printed.len(), &printed), (9, &tokens));
     assert!(v["requests"][0]["cycles"].as_array().is_some_and(|c| c.iter().all(|c| c["width"] == 1)));
     assert!(!d.err.contains("a cycle"), "{}", d.err);
+}
+
+#[test]
+fn a_system_for_eval_alone_says_so_however_it_is_run() {
+    let dir = TempDir::new().expect("a directory");
+    let spec = "tests/filetests/example/system.yaml";
+    expect(0, &["synth", spec, "-o", text(dir.path())]);
+    let checkpoint = format!("model={}/model", text(dir.path()));
+    let args = ["run", spec, "--prompt-ids", "1", "--checkpoint", &checkpoint];
+    let said = |more: &[&str]| expect(2, &[&args[..], more].concat()).err;
+    assert_eq!(said(&[]), said(&["--target-only"]));
+    let err = said(&[]);
+    assert!(err.contains("has no phases") && err.contains("`eval`: decoder"), "{err}");
+    let d = expect(0, &["check", spec]);
+    assert!(d.out.contains("no phases, entries decoder"), "{}", d.out);
+}
+
+#[test]
+fn weights_that_do_not_fit_a_value_of_the_command_line_name_it() {
+    let d = demo_expect(3, &["--prompt-ids", "1", "--set", "drafter.I=64"]);
+    assert!(d.err.contains("--set drafter.I=64") && d.err.contains("`I` is 64"), "{}", d.err);
+    let d = expect(2, &["run", DEMO, "--prompt-ids", "1", "--checkpoint", "model=x"]);
+    assert!(d.err.contains("no checkpoint `model`") && d.err.contains("target, drafter"), "{}", d.err);
 }

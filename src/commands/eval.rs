@@ -6,7 +6,9 @@ use crate::files;
 use crate::output;
 use serde_json::json;
 use spinec_exec::cpu::Capacity;
-use spinec_exec::eval::{EvalError, EvalOptions, Evaluated, eval_entry, from_file, once, path_wanted, to_file};
+use spinec_exec::eval::{
+    EvalError, EvalOptions, Evaluated, eval_entry, from_file, note_unread, once, path_wanted, to_file,
+};
 use spinec_exec::host::FsHost;
 use spinec_exec::runtime::Tables;
 use spinec_exec::tensorfile::{read_tensors, write_tensors};
@@ -79,15 +81,33 @@ fn graph(args: &EvalArgs, given: &BTreeMap<String, Tensor>, options: &EvalOption
         exit
     })?;
     let module = loaded.module;
-    let store = Given::new(&module.weights, given)?;
+    let mut out = Evaluated::default();
+    let weights = weight_names(&module.weights);
+    let known = |n: &str| loaded.input_types.contains_key(n) || weights.iter().any(|w| w == n);
+    let names = loaded.input_types.keys().chain(&weights).map(String::as_str);
+    note_unread(given, known, names, &format!("graph `{}`", module.funcs[0].name), &mut out);
+    let store = Given::new(&module.weights, given, args.strict)?;
     let tables = Tables { weights: module.weights.clone(), states: module.states.clone() };
     let mut runtime =
         files::runtime(args.backend, &tables, module.numerics, Box::new(store), args.threads, CAPACITY, None)?;
     let program = runtime.add(module.clone()).map_err(|e| failed(e.into(), &loaded.sources))?;
-    let mut out = Evaluated::default();
-    once(runtime.as_mut(), program, &module, &module.funcs[0], given, options, &mut out)
+    once(runtime.as_mut(), program, &module.funcs[0], given, &loaded.input_types, options, &mut out)
         .map_err(|e| failed(e, &loaded.sources))?;
     Ok(out)
+}
+
+/// A weight's path with indices for loop variables.
+fn weight_name(w: &Weight, index: &[i64]) -> String {
+    let mut name = w.name.clone();
+    for ((var, _), i) in w.loops.iter().zip(index) {
+        name = name.replace(&format!("{{{var}}}"), &i.to_string());
+    }
+    name
+}
+
+fn weight_names(weights: &[Weight]) -> Vec<String> {
+    let all = |w| spinec_exec::weights::indices(w).into_iter().map(move |i| weight_name(w, &i));
+    weights.iter().flat_map(all).collect()
 }
 
 /// Weights of a graph on its own: tensors of the input file by path.
@@ -96,16 +116,13 @@ struct Given {
 }
 
 impl Given {
-    fn new(weights: &[Weight], given: &BTreeMap<String, Tensor>) -> Result<Given, Exit> {
+    fn new(weights: &[Weight], given: &BTreeMap<String, Tensor>, strict: bool) -> Result<Given, Exit> {
         let mut tensors = BTreeMap::new();
         let mut ok = true;
         for (i, w) in weights.iter().enumerate() {
             let want = spinec_exec::weights::shape(w);
             for index in spinec_exec::weights::indices(w) {
-                let mut name = w.name.clone();
-                for ((var, _), i) in w.loops.iter().zip(&index) {
-                    name = name.replace(&format!("{{{var}}}"), &i.to_string());
-                }
+                let name = weight_name(w, &index);
                 let Some(t) = given.get(&name) else {
                     output::error(&format!("weight `{name}` is not among the input tensors"));
                     ok = false;
@@ -113,6 +130,14 @@ impl Given {
                 };
                 if want.as_ref() != Some(&t.shape) {
                     output::error(&format!("weight `{name}` is {:?}, the graph needs {}", t.shape, w.ty));
+                    ok = false;
+                    continue;
+                }
+                if let Some(declared) = w.storage.filter(|d| strict && *d != t.dtype) {
+                    output::error(&format!(
+                        "weight `{name}` is {}, the graph declares {declared}; without --strict it is converted",
+                        t.dtype
+                    ));
                     ok = false;
                     continue;
                 }

@@ -3,6 +3,7 @@
 use crate::args::{PtxCommand, PtxRunArgs};
 use crate::exit::Exit;
 use crate::output;
+use spinec_ir::diag::printable;
 use spinec_ptx::cli::{self, CheckOptions, Outcome, RunOptions};
 use std::io::Write;
 
@@ -37,8 +38,9 @@ fn options(a: &PtxRunArgs) -> Result<RunOptions, String> {
 }
 
 fn show(o: &Outcome) -> Exit {
-    let _ = std::io::stderr().write_all(o.stderr.as_bytes());
-    let _ = std::io::stdout().write_all(o.stdout.as_bytes());
+    let _ = std::io::stderr().write_all(printable(&o.stderr).as_bytes());
+    let mut out = std::io::stdout().lock();
+    output::written(out.write_all(printable(&o.stdout).as_bytes()).and_then(|()| out.flush()));
     match o.exit_code {
         cli::OK => Exit::Ok,
         cli::USAGE => Exit::Usage,

@@ -4,8 +4,11 @@ use crate::args::SynthArgs;
 use crate::exit::Exit;
 use crate::files;
 use crate::output;
-use spinec_exec::synth::{SynthError, write_checkpoints};
-use std::io::Write;
+use spinec_exec::synth::{SynthError, write_checkpoints_unless};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set by Ctrl-C.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// Writes one checkpoint directory for every checkpoint of the system.
 pub fn run(args: &SynthArgs) -> Exit {
@@ -17,7 +20,10 @@ pub fn run(args: &SynthArgs) -> Exit {
 
 fn write(args: &SynthArgs) -> Result<(), Exit> {
     let (system, sources) = files::load_system(&args.spec, true)?;
-    let written = write_checkpoints(&system, &args.output, args.seed).map_err(|e| match e {
+    // Without a handler Ctrl-C ends the process at once; the next synth takes over the file it was writing.
+    let _ = ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed));
+    let written = write_checkpoints_unless(&system, &args.output, args.seed, &INTERRUPTED).map_err(|e| match e {
+        SynthError::Stopped => Exit::Interrupted,
         SynthError::Spec(diags) => {
             output::diagnostics(diags, &sources);
             Exit::Usage
@@ -31,10 +37,8 @@ fn write(args: &SynthArgs) -> Result<(), Exit> {
             Exit::Failed
         }
     })?;
-    let mut out = std::io::stdout().lock();
     for w in written {
-        // A reader that went away is no error: the files are there.
-        let _ = writeln!(out, "{}: {} tensors", w.dir.display(), w.tensors);
+        output::line(&format!("{}: {} tensors", w.dir.display(), w.tensors));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Random checkpoints for a system: everything its graphs declare, at scales that keep activations near one.
 
-use crate::checkpoint::{Dtype, Init, SynthTensor, TensorSpec, WriteError, write_synth_checkpoint};
+use crate::checkpoint::{Dtype, Init, SynthTensor, TensorSpec, WriteError, write_synth_checkpoint_unless};
 use crate::weights::{indices, shape, tensor_name};
 use spinec_ir::diag::Diagnostics;
 use spinec_ir::ir::{Module, Weight};
@@ -9,6 +9,7 @@ use spinec_ir::spec::system::System;
 use spinec_ir::ty::DType;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Why no checkpoints were written.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +23,9 @@ pub enum SynthError {
     /// A file cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// It was stopped; the checkpoint being written is not there.
+    #[error("stopped")]
+    Stopped,
 }
 
 /// A checkpoint directory that was written.
@@ -39,6 +43,19 @@ pub struct Written {
 /// # Errors
 /// The first that is met; what was written before stays.
 pub fn write_checkpoints(system: &System, output: &Path, seed: u64) -> Result<Vec<Written>, SynthError> {
+    write_checkpoints_unless(system, output, seed, &AtomicBool::new(false))
+}
+
+/// [`write_checkpoints`], given up once `stopped` is set.
+///
+/// # Errors
+/// As there, and [`SynthError::Stopped`].
+pub fn write_checkpoints_unless(
+    system: &System,
+    output: &Path,
+    seed: u64,
+    stopped: &AtomicBool,
+) -> Result<Vec<Written>, SynthError> {
     let scales = norm_weights(system).map_err(SynthError::Spec)?;
     let mut tensors: BTreeMap<String, BTreeMap<String, SynthTensor>> = BTreeMap::new();
     for w in &system.weights {
@@ -55,7 +72,11 @@ pub fn write_checkpoints(system: &System, output: &Path, seed: u64) -> Result<Ve
         let config = system.patched_config(&c.name).ok_or_else(|| SynthError::NoConfig(c.name.clone()))?;
         let list: Vec<SynthTensor> = tensors.remove(&c.name).unwrap_or_default().into_values().collect();
         let dir = output.join(&c.name);
-        write_synth_checkpoint(&dir, &format!("{config:#}\n"), None, &list, seed)?;
+        let written = write_synth_checkpoint_unless(&dir, &format!("{config:#}\n"), None, &list, seed, stopped);
+        if stopped.load(Ordering::Relaxed) {
+            return Err(SynthError::Stopped);
+        }
+        written?;
         out.push(Written { dir, tensors: list.len() });
     }
     Ok(out)

@@ -39,7 +39,7 @@ impl ValuePath {
                 parts.push(part);
                 continue;
             }
-            let at = part.parse().map_err(|_| format!("{part} in `{path}` is larger than any index of a loop"))?;
+            let at = part.parse().map_err(|_| format!("{} is larger than any index of a loop", shown_index(part)))?;
             indices.push((parts.join("."), at));
         }
         Ok(ValuePath { plain: parts.join("."), indices })
@@ -139,6 +139,12 @@ impl ValuePath {
     pub fn iterations(&self) -> Vec<String> {
         self.indices.iter().map(|(l, i)| format!("{l} = {i}")).collect()
     }
+}
+
+/// An index as it was written; of a very long one its beginning.
+pub(super) fn shown_index(digits: &str) -> String {
+    const MOST: usize = 32;
+    if digits.len() <= MOST { digits.to_string() } else { format!("{}...", &digits[..MOST]) }
 }
 
 fn is_loop(func: &Func, id: OpId, path: &str) -> bool {

@@ -1,5 +1,6 @@
 //! Finding weights by name.
 
+use super::path::shown_index;
 use spinec_ir::ir::{Func, Module, Nest, Op, Taken, ValueDef};
 use spinec_ir::ops::Opcode;
 use spinec_ir::plan::Kernel;
@@ -50,11 +51,13 @@ pub fn weight_of(module: &Module, name: &str) -> Result<Option<Named>, String> {
         let mut indices = Vec::new();
         for (var, extent) in &w.loops {
             let at = own.iter().position(|p| *p == format!("{{{var}}}")).map(|i| asked[i]);
-            let at = at.filter(|a| index(a)).map(|a| a.parse::<i64>().unwrap_or(i64::MAX));
+            let written = at.filter(|a| index(a));
+            let at = written.map(|a| a.parse::<i64>().unwrap_or(i64::MAX));
             indices.push(at);
             match at {
-                Some(at) if at >= *extent => {
-                    return Err(format!("`{}` has the indices 0 to {}, {at} is none of them", w.name, extent - 1));
+                Some(n) if n >= *extent => {
+                    let shown = shown_index(written.unwrap_or_default());
+                    return Err(format!("`{}` has the indices 0 to {}, {shown} is none of them", w.name, extent - 1));
                 }
                 Some(at) => flat = flat * extent + at,
                 None => whole = false,

@@ -23,7 +23,7 @@ pub use open::{Checkpoint, TensorInfo};
 pub use problem::{HeaderProblem, MAX_HEADER_BYTES, MAX_PROBLEMS, MAX_RANK, MAX_TENSORS};
 /// Element types of the safetensors format.
 pub use safetensors::Dtype;
-pub use synth::{Init, SynthTensor, fill_synth, write_synth_checkpoint};
+pub use synth::{Init, SynthTensor, fill_synth, write_synth_checkpoint, write_synth_checkpoint_unless};
 pub use write::{NewCheckpoint, TensorSpec, WriteError, WriteErrorKind, write_checkpoint, write_safetensors};
 
 pub(crate) use convert::{decode, encode};

@@ -6,6 +6,7 @@
 
 use std::io::{self, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::convert::{encode_f64, is_float};
 use super::write::{NewCheckpoint, TensorSpec, WriteError, WriteErrorKind, write_checkpoint};
@@ -64,6 +65,21 @@ pub fn write_synth_checkpoint(
     tensors: &[SynthTensor],
     seed: u64,
 ) -> Result<(), WriteError> {
+    write_synth_checkpoint_unless(dir, config, generation_config, tensors, seed, &AtomicBool::new(false))
+}
+
+/// [`write_synth_checkpoint`], given up once `stopped` is set: nothing half written is left.
+///
+/// # Errors
+/// As there, and an [`io::Error`] if it was stopped.
+pub fn write_synth_checkpoint_unless(
+    dir: &Path,
+    config: &str,
+    generation_config: Option<&str>,
+    tensors: &[SynthTensor],
+    seed: u64,
+    stopped: &AtomicBool,
+) -> Result<(), WriteError> {
     if let Some(t) = tensors.iter().find(|t| !is_float(t.spec.dtype)) {
         let kind = WriteErrorKind::Dtype { tensor: t.spec.name.clone(), dtype: t.spec.dtype };
         return Err(WriteError::new(dir, kind));
@@ -72,8 +88,25 @@ pub fn write_synth_checkpoint(
     let inits: std::collections::BTreeMap<&str, Init> =
         tensors.iter().map(|t| (t.spec.name.as_str(), t.init)).collect();
     write_checkpoint(dir, &NewCheckpoint { config, generation_config, tensors: &specs }, |spec, out| {
-        fill_synth(seed, spec, inits[spec.name.as_str()], out)
+        fill_synth(seed, spec, inits[spec.name.as_str()], &mut Unless { out, stopped })
     })
+}
+
+/// A writer that fails once it is stopped.
+struct Unless<'a> {
+    out: &'a mut dyn Write,
+    stopped: &'a AtomicBool,
+}
+
+impl Write for Unless<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // The kind `Interrupted` would be tried again.
+        if self.stopped.load(Ordering::Relaxed) { Err(io::Error::other("stopped")) } else { self.out.write(bytes) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 /// Writes the bytes of one invented tensor.

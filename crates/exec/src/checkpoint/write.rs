@@ -279,7 +279,7 @@ pub(crate) fn atomically(
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => Path::new("."),
     };
-    let mut out = BufWriter::with_capacity(BUFFER, temporary(dir).map_err(io)?);
+    let mut out = BufWriter::with_capacity(BUFFER, temporary(dir, path).map_err(io)?);
     write(&mut out).map_err(io)?.map_err(error)?;
     let file = out.into_inner().map_err(|e| io(e.into_error()))?;
     file.as_file().sync_all().map_err(io)?;
@@ -287,13 +287,53 @@ pub(crate) fn atomically(
     Ok(())
 }
 
-fn temporary(dir: &Path) -> io::Result<NamedTempFile> {
+/// A temporary file beside `path`. Its name is made from that of `path`, so that what a killed process left is taken over by
+/// the next one that writes the same file; a lock tells what is left from what is being written.
+fn temporary(dir: &Path, path: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".spinec-").suffix(".tmp");
     // Temporary files are private by default; this one becomes an ordinary file, so the process's mask decides.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).filter(|n| n.len() <= LONGEST_NAME);
+    if let Some(name) = name
+        && let Some(file) = taken_over(&dir.join(format!(".spinec-{name}.tmp")))
+    {
+        return Ok(file);
+    }
     builder.tempfile_in(dir)
+}
+
+/// Longest name a temporary one is made from; file systems allow 255 bytes.
+const LONGEST_NAME: usize = 200;
+
+/// The file at `temp`, made or taken over, locked and empty; `None` if it cannot be had.
+fn taken_over(temp: &Path) -> Option<NamedTempFile> {
+    // A link or a device of that name is not this program's.
+    if fs::symlink_metadata(temp).is_ok_and(|m| !m.is_file()) {
+        return None;
+    }
+    let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(temp).ok()?;
+    file.try_lock().ok()?;
+    // Between opening and locking another process may have finished this file and given it its name.
+    if !same_file(&file, temp) {
+        return None;
+    }
+    file.set_len(0).ok()?;
+    Some(NamedTempFile::from_parts(file, tempfile::TempPath::try_from_path(temp).ok()?))
+}
+
+#[cfg(unix)]
+fn same_file(file: &fs::File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let of = |m: &fs::Metadata| (m.dev(), m.ino());
+    matches!((file.metadata(), fs::symlink_metadata(path)), (Ok(a), Ok(b)) if of(&a) == of(&b))
+}
+
+/// Elsewhere an open file cannot be renamed.
+#[cfg(not(unix))]
+fn same_file(_: &fs::File, path: &Path) -> bool {
+    path.exists()
 }
 
 /// Counts what goes through.

@@ -3,6 +3,7 @@
 use super::{Candidates, EngineError, EngineOptions};
 use crate::runtime::{ProgramId, Runtime};
 use spinec_ir::diag::{Diagnostic, Diagnostics, codes};
+use spinec_ir::spec::system::engine::PHASES;
 use spinec_ir::spec::system::{System, Wire};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -70,15 +71,17 @@ fn read_by_engine(phase: &str, output: &str) -> bool {
 impl Programs {
     pub fn new(system: &System, options: &EngineOptions) -> Result<Self, EngineError> {
         let phases = system.phases();
-        let needed: &[&str] =
-            if options.target_only { &["prefill", "decode"] } else { &["prefill", "draft", "verify", "commit"] };
         let mut diags = Diagnostics::default();
-        for name in needed {
-            if !phases.contains(name) {
-                diags.push(Diagnostic::error_nowhere(
-                    codes::SYSTEM,
-                    format!("system `{}` has no phase `{name}`", system.name),
-                ));
+        if phases.is_empty() {
+            let text = format!("system `{}` has no phases, there is nothing to run", system.name);
+            let help = format!("its entries are for `eval`: {}", system.entries().join(", "));
+            diags.push(Diagnostic::error_nowhere(codes::SYSTEM, text).help(help));
+            return Err(EngineError::Spec(diags));
+        }
+        for p in PHASES.iter().filter(|p| p.always || !options.target_only) {
+            if !phases.contains(&p.name) {
+                let text = format!("system `{}` has no phase `{}`", system.name, p.name);
+                diags.push(Diagnostic::error_nowhere(codes::SYSTEM, text).help(p.doc));
             }
         }
         if diags.has_errors() {

@@ -6,9 +6,9 @@ mod stream;
 pub use inputs::{from_file, to_file};
 
 use crate::runtime::{Mode, ProgramId, RequestId, RunError, Runtime};
-use spinec_ir::diag::Diagnostics;
+use spinec_ir::diag::{Diagnostics, suggest};
 use spinec_ir::interp::{Observer, bind_symbols};
-use spinec_ir::ir::{Func, Module};
+use spinec_ir::ir::Func;
 use spinec_ir::ops::Effect;
 use spinec_ir::spec::system::{EntryModule, System};
 use spinec_ir::tensor::Tensor;
@@ -138,6 +138,17 @@ pub fn eval_entry(
     for (name, missing) in &lowered.left_out {
         out.notes.push(format!("output `{name}` is left out: input `{missing}` is not given"));
     }
+    let inputs = system.entry_inputs(entry).unwrap_or_default();
+    let fed = lowered.stream.as_ref().map(|s| [Some(&s.tokens), s.blocks.as_ref(), s.keep.as_ref()]);
+    let read: Vec<&str> = match &fed {
+        // What a stream feeds is no tensor of the file.
+        Some(fed) => {
+            let others = inputs.iter().filter(|i| !["tokens", "positions", "rows"].contains(&i.as_str()));
+            fed.iter().copied().flatten().chain(others).map(String::as_str).collect()
+        }
+        None => inputs.iter().map(String::as_str).collect(),
+    };
+    note_unread(given, |n| read.contains(&n), read.iter().copied(), &format!("entry `{entry}`"), &mut out);
     let module = lowered.module.clone();
     let program = runtime.add(lowered.module)?;
     let func = &module.funcs[0];
@@ -156,25 +167,41 @@ pub fn eval_entry(
                     need.join(", ")
                 )));
             }
-            once(runtime, program, &module, func, given, options, &mut out)?;
+            let types = system.entry_input_types(entry);
+            once(runtime, program, func, given, &types, options, &mut out)?;
         }
     }
     Ok(out)
 }
 
-/// Runs a function once, with fresh state.
+/// Notes the tensors of an input file that nothing reads: a misspelled one would be missed silently otherwise.
+pub fn note_unread<'n>(
+    given: &BTreeMap<String, Tensor>,
+    known: impl Fn(&str) -> bool,
+    names: impl Iterator<Item = &'n str> + Clone,
+    what: &str,
+    out: &mut Evaluated,
+) {
+    for name in given.keys().filter(|n| !known(n)) {
+        let near = suggest(name, names.clone().filter(|n| !given.contains_key(*n)));
+        let near = near.map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+        out.notes.push(format!("tensor `{name}` of the input file is read by nothing in {what}{near}"));
+    }
+}
+
+/// Runs a function once, with fresh state. `types` are those of its inputs as the spec writes them.
 pub fn once(
     runtime: &mut dyn Runtime,
     program: ProgramId,
-    module: &Module,
     func: &Func,
     given: &BTreeMap<String, Tensor>,
+    types: &BTreeMap<String, String>,
     options: &EvalOptions,
     out: &mut Evaluated,
 ) -> Result<(), EvalError> {
     let args = inputs::arguments(func, given)?;
     let refs: Vec<&Tensor> = args.iter().collect();
-    let requests = open_requests(runtime, module, func, &args)?;
+    let requests = open_requests(runtime, func, &args, types)?;
     let results = observed(runtime, program, &refs, &requests, Mode::Immediate, &options.dump, out)?;
     out.tensors.extend(func.outputs.iter().cloned().zip(results));
     for r in requests {
@@ -207,11 +234,14 @@ fn observed(
 /// One request for every row of the batch axis of the state ops; none if there are none.
 fn open_requests(
     runtime: &mut dyn Runtime,
-    _module: &Module,
     func: &Func,
     args: &[Tensor],
+    types: &BTreeMap<String, String>,
 ) -> Result<Vec<RequestId>, EvalError> {
-    let env = bind_symbols(func, args).map_err(|e| EvalError::Inputs(e.to_string()))?;
+    let env = bind_symbols(func, args).map_err(|e| {
+        let written = types.get(&*e.path).map(|t| format!("; it is declared as {t}")).unwrap_or_default();
+        EvalError::Inputs(format!("{}{written}", e.message))
+    })?;
     let mut n = None;
     for op in func.ops.iter().filter(|o| o.code.def().effect != Effect::Pure && o.operands.len() > 1) {
         let batch = op.operands.iter().filter_map(|v| func.tensor(*v)).find(|t| t.rank() >= 2);

@@ -10,7 +10,7 @@ mod suggest;
 pub use codes::{CODES, Code, code_info};
 pub use json::range as json_range;
 pub use json::{JsonDiagnostic, JsonPosition, JsonRange, JsonRelated, to_json};
-pub use render::render;
+pub use render::{printable, render};
 pub use source::{FileId, SourceFile, SourceMap, Span};
 pub use suggest::suggest;
 

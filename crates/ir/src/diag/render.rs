@@ -98,13 +98,36 @@ impl<'a> Shown<'a> {
         let whole = &text[line_start..line_end];
         let line = line as usize + 1;
         let (start, end) = (start - line_start, end - line_start);
+        let whole = shown(whole);
         if whole.len() <= LONG_LINE {
-            return Self { text: Cow::Borrowed(whole), line, column: None, start, end };
+            return Self { text: whole, line, column: None, start, end };
         }
         let column = Some(whole[..start].chars().count() + 1);
-        let (text, start, end) = cut(whole, start, end);
+        let (text, start, end) = cut(&whole, start, end);
         Self { text: Cow::Owned(text), line, column, start, end }
     }
+}
+
+/// A line without what would act on a terminal and the renderer leaves in it. A stand-in has as many bytes as what it stands
+/// for, so that places in the line stay what they are.
+fn shown(line: &str) -> Cow<'_, str> {
+    let left = |c: char| matches!(c, '\u{80}'..='\u{9f}' | '\u{200e}' | '\u{200f}');
+    if !line.contains(left) {
+        return Cow::Borrowed(line);
+    }
+    Cow::Owned(
+        line.chars()
+            .map(|c| {
+                if !left(c) {
+                    c
+                } else if c.len_utf8() == 2 {
+                    '\u{a4}'
+                } else {
+                    '\u{fffd}'
+                }
+            })
+            .collect(),
+    )
 }
 
 /// Cuts a long line to a window around `start..end` and moves the range with it.
@@ -119,9 +142,27 @@ fn cut(line: &str, start: usize, end: usize) -> (String, usize, usize) {
 
 /// Text of a message on one line and without control characters.
 fn clean(text: &str) -> Cow<'_, str> {
-    if !text.contains(char::is_control) {
+    escaped(text, acts)
+}
+
+/// Text for a terminal: characters that would act on it instead of being shown are written as escapes. Lines stay lines.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| acts(c) && c != '\n' && c != '\t')
+}
+
+/// Control characters, and those that turn the direction of the text around them.
+fn acts(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn escaped(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&acts) {
         return Cow::Borrowed(text);
     }
-    let shown = text.chars().map(|c| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() });
+    let shown = text.chars().map(|c| match c {
+        c if !acts(c) => c.to_string(),
+        c if c.is_control() => c.escape_debug().to_string(),
+        c => c.escape_unicode().to_string(),
+    });
     Cow::Owned(shown.collect())
 }

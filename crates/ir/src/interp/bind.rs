@@ -51,8 +51,12 @@ pub fn bind_symbols(func: &Func, inputs: &[Tensor]) -> Result<Env, InterpError> 
         for (axis, (dim, have)) in ty.dims.iter().zip(&input.shape).enumerate() {
             let want = dim.eval(&env);
             if want != Some(*have as i64) {
-                let want = want.map_or("has no value".to_string(), |w| format!("= {w}"));
-                let message = format!("axis {axis} of input `{}` ({ty}) has extent {have}, but {dim} {want}", name(i));
+                let want = match (dim.as_const(), want) {
+                    (Some(w), _) => format!("it must have {w}"),
+                    (None, Some(w)) => format!("but {dim} is {w}"),
+                    (None, None) => format!("but {dim} has no value"),
+                };
+                let message = format!("axis {axis} of input `{}` ({ty}) has extent {have}, {want}", name(i));
                 return Err(InterpError::named(name(i), message));
             }
         }

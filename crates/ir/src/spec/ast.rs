@@ -3,6 +3,7 @@
 use super::expr::{Expr, Ident, TypeExpr};
 use crate::diag::{FileId, Span};
 use crate::ty::Bounds;
+use std::collections::BTreeMap;
 
 /// A declared dim.
 #[derive(Clone, Debug)]
@@ -242,6 +243,14 @@ pub struct UseDecl {
     pub set: Vec<(Ident, Expr)>,
 }
 
+impl GraphDecl {
+    /// Types of the inputs as they are written, by name.
+    pub fn input_types(&self) -> BTreeMap<String, String> {
+        let typed = self.inputs.iter().filter_map(|i| Some((i.name.name.clone(), i.ty.as_ref()?.to_string())));
+        typed.collect()
+    }
+}
+
 /// A graph file.
 #[derive(Clone, Debug)]
 pub struct GraphFile {
@@ -271,6 +280,8 @@ pub struct GraphFile {
     pub main: Option<GraphDecl>,
     /// Named graphs.
     pub graphs: Vec<GraphDecl>,
+    /// Parts of the file, or a file it imports, could not be read: what is not there is not known to be missing.
+    pub partial: bool,
 }
 
 /// A range of run-time values, for messages.

@@ -1,20 +1,22 @@
 //! A graph on its own as a function: dims from the extents of given tensors and from the command line.
 
-use super::ast::{CaseBody, GraphDecl, GraphFile, NodeBody, NodeDecl, ParamKind};
-use super::expr::{Expr, ExprKind, TypeExpr, TypeKind};
+use super::ast::{CaseBody, GraphDecl, GraphFile, ListKind, NodeBody, NodeDecl, ParamKind};
+use super::expr::{Expr, ExprKind, Ident, TypeExpr, TypeKind};
 use super::load::{Host, Loader};
 use super::lower::{Alone, Files, FunctionRequest, Lower};
 use super::statics::Static;
-use super::system::Overrides;
-use crate::diag::{Diagnostic, Diagnostics, SourceMap, codes, suggest};
+use super::system::{Overrides, fit_list, fit_param, near_word};
+use crate::diag::{Diagnostic, Diagnostics, SourceMap, Span, codes, suggest};
 use crate::ir::Module;
 use crate::ty::Numerics;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A graph as a module with one function.
 pub struct BareGraph {
     /// The module; weights are named by their paths, with loop variables in braces.
     pub module: Module,
+    /// Types of the inputs as the graph file writes them, by name.
+    pub input_types: BTreeMap<String, String>,
     /// The files read.
     pub sources: SourceMap,
 }
@@ -22,6 +24,21 @@ pub struct BareGraph {
 /// Loads a graph file and lowers its own graph, or the graph `name` of it. `shapes` are the extents of the tensors at
 /// hand: inputs by name, weights by path with loop indices as numbers. `wanted` asks for nodes by path.
 pub fn load_graph(
+    path: &str,
+    host: &dyn Host,
+    over: &Overrides,
+    name: Option<&str>,
+    shapes: &BTreeMap<String, Vec<usize>>,
+    wanted: Option<&dyn Fn(&str) -> bool>,
+) -> Result<BareGraph, (SourceMap, Diagnostics)> {
+    load_checked(path, host, over, name, shapes, wanted).map_err(|(sources, diags)| {
+        let mut helped = Diagnostics::default();
+        diags.iter().for_each(|d| helped.push(super::system::given_help(d.clone(), &sources)));
+        (sources, super::once(helped))
+    })
+}
+
+fn load_checked(
     path: &str,
     host: &dyn Host,
     over: &Overrides,
@@ -55,8 +72,13 @@ pub fn load_graph(
         available: None,
     });
     lower.check_shared();
+    let input_types = graph.input_types();
     diags.extend(lower.diags);
-    if diags.has_errors() { Err((sources, diags)) } else { Ok(BareGraph { module: lower.module, sources }) }
+    if diags.has_errors() {
+        Err((sources, diags))
+    } else {
+        Ok(BareGraph { module: lower.module, input_types, sources })
+    }
 }
 
 fn pick<'f>(f: &'f GraphFile, name: Option<&str>, diags: &mut Diagnostics) -> Option<&'f GraphDecl> {
@@ -110,6 +132,7 @@ fn values(
 ) -> BTreeMap<String, Static> {
     let f = &files.list[index];
     let mut out: BTreeMap<String, Static> = BTreeMap::new();
+    let mut refused: BTreeSet<String> = BTreeSet::new();
     for (name, (e, span)) in super::system::parse_sets(&over.sets, sources, diags) {
         let declared = f
             .dims
@@ -119,8 +142,11 @@ fn values(
             .chain(f.params.iter().map(|p| &p.name.name));
         let known: Vec<&str> = declared.map(String::as_str).collect();
         if !known.contains(&name.as_str()) {
-            let mut d =
-                Diagnostic::error(codes::UNKNOWN_NAME, span, format!("graph `{}` declares no `{name}`", f.name.name));
+            let mut d = Diagnostic::error(
+                codes::UNKNOWN_NAME,
+                super::system::name_of(&name, span),
+                format!("graph `{}` declares no `{name}`", f.name.name),
+            );
             if let Some(near) = suggest(&name, known.iter().copied()) {
                 d = d.help(format!("did you mean `{near}`?"));
             }
@@ -128,19 +154,20 @@ fn values(
             continue;
         }
         match literal(&e) {
-            Some(v) => {
-                let float = f.params.iter().any(|p| p.name.name == name && p.kind == ParamKind::Float);
-                let v = match v.as_f64() {
-                    Some(x) if float => Static::Float(x),
-                    _ => v,
-                };
-                out.insert(name, v);
+            Some(v) => match fitted(f, &name, v, span) {
+                Ok(v) => {
+                    out.insert(name, v);
+                }
+                Err(d) => {
+                    refused.insert(name);
+                    diags.push(*d);
+                }
+            },
+            None => {
+                refused.insert(name);
+                let text = "a value of --set is a number, word, truth value or list of them";
+                diags.push(Diagnostic::error(codes::NOT_STATIC, span, text));
             }
-            None => diags.push(Diagnostic::error(
-                codes::NOT_STATIC,
-                span,
-                "a value of --set is a number, word, truth value or list of them",
-            )),
         }
     }
     let mut walk = Extents { shapes, dims: f.dims.iter().map(|d| d.name.name.clone()).collect(), out: &mut out };
@@ -153,7 +180,7 @@ fn values(
         walk.bind(&w.name.name, &w.ty);
     }
     walk.nodes(files, index, &graph.nodes, "", 0);
-    let missing = |name: &str| !out.contains_key(name);
+    let missing = |name: &str| !out.contains_key(name) && !refused.contains(name);
     for d in f.dims.iter().filter(|d| missing(&d.name.name)) {
         diags.push(
             Diagnostic::error(
@@ -181,6 +208,40 @@ fn values(
         );
     }
     out
+}
+
+/// A value as what a file declares under a name.
+fn fitted(f: &GraphFile, name: &str, v: Static, span: Span) -> Result<Static, Box<Diagnostic>> {
+    let wrong = |code, text: String, declared: &Ident, near: Option<String>| {
+        let d = Diagnostic::error(code, span, text).related(declared.span, "declared here");
+        Err(Box::new(match near {
+            Some(near) => d.help(near),
+            None => d,
+        }))
+    };
+    if let Some(d) = f.dims.iter().find(|d| d.name.name == name) {
+        return match v.as_i64() {
+            Some(n) if n > 0 => Ok(Static::from(n)),
+            _ => wrong(codes::BOUNDS, format!("dim `{name}` is a positive integer, this is {v}"), &d.name, None),
+        };
+    }
+    if let Some(p) = f.params.iter().find(|p| p.name.name == name) {
+        return fit_param(&p.kind, p.optional, &v).or_else(|want| {
+            let near = if let ParamKind::OneOf(words) = &p.kind { near_word(words, &v) } else { None };
+            wrong(codes::CONFIG_KEY, format!("parameter `{name}` is {want}, this is {v}"), &p.name, near)
+        });
+    }
+    let Some(l) = f.lists.iter().find(|l| l.name.name == name) else { return Ok(v) };
+    let Static::List(items) = &v else {
+        return wrong(codes::CONFIG_KEY, format!("`{name}` is a list, this is {v}"), &l.name, None);
+    };
+    match fit_list(&l.kind, items) {
+        Ok(()) => Ok(v),
+        Err((item, want)) => {
+            let near = if let ListKind::OneOf(words) = &l.kind { near_word(words, item) } else { None };
+            wrong(codes::CONFIG_KEY, format!("an entry of `{name}` is {want}, this is {item}"), &l.name, near)
+        }
+    }
 }
 
 fn literal(e: &Expr) -> Option<Static> {

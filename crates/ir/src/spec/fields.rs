@@ -1,7 +1,7 @@
 //! Reading mappings with a closed set of keys.
 
 use super::yaml::{Entry, Node, Value};
-use crate::diag::{Diagnostic, Diagnostics, Span, codes, suggest};
+use crate::diag::{Diagnostic, Diagnostics, Severity, Span, codes, suggest};
 
 /// The entries of a mapping of which every key must be asked for: what is left over is an unknown key.
 pub(crate) struct Fields<'a> {
@@ -102,6 +102,13 @@ pub(crate) fn items<'a>(what: &str, node: &'a Node, diags: &mut Diagnostics) -> 
             &[]
         }
     }
+}
+
+/// How many errors so far left something out of the tree that is made: a declaration, a node, everything under a key. An
+/// expression or type that cannot be parsed leaves a mark in its place and nothing out.
+pub(crate) fn dropped(diags: &Diagnostics) -> usize {
+    let left_in = |code| code == codes::EXPR_SYNTAX || code == codes::TYPE_SYNTAX;
+    diags.iter().filter(|d| d.severity == Severity::Error && !left_in(d.code)).count()
 }
 
 /// A text scalar.

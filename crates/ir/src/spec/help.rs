@@ -1,10 +1,10 @@
 //! What to do about an error whose place of origin has nothing more specific to say.
 
-use crate::diag::{Diagnostic, codes};
+use crate::diag::{Diagnostic, Severity, codes};
 
 /// The diagnostic with a help line.
 pub(crate) fn with_help(d: Diagnostic) -> Diagnostic {
-    if d.help.is_some() {
+    if d.help.is_some() || d.severity == Severity::Note {
         return d;
     }
     match general(d.code) {
@@ -34,7 +34,7 @@ fn general(code: &str) -> Option<&'static str> {
         codes::BAD_CALL => "inputs are given in the order they are declared, or by name",
         codes::UNBOUND_DIM => "bind it in the system file, or with --set NAME=VALUE",
         codes::NOT_STATIC => "axes, extents and other settings are made of literals, dims, lists and parameters",
-        codes::BAD_INDEX => "positions count from 0; -1 is the last",
+        codes::BAD_INDEX => "positions of an axis count from 0, or from the end: -1 is the last",
         codes::NOT_A_LAW => "softmax over the last axis, sampling_law and one_hot make distributions",
         codes::BOUNDS => "change the value, or the bounds it is declared with",
         codes::STATE_MISUSE => {

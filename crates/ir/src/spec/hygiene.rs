@@ -83,7 +83,8 @@ pub(crate) fn file(files: &Files, index: usize, diags: &mut Diagnostics) {
         ("derived value", f.derived.iter().map(|n| &n.name).collect()),
         ("symbol", f.symbols.iter().map(|s| &s.name).collect()),
     ];
-    if used.broken {
+    // What could not be read may have used anything.
+    if used.broken || !files.whole(index) {
         return;
     }
     for (kind, names) in kinds {

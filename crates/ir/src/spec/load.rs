@@ -88,8 +88,11 @@ impl<'h> Loader<'h> {
             .map(|u| (u.name.name.clone(), super::system::relative(&self.sources, u.path_span, &u.path), u.path_span))
             .collect();
         for (name, path, span) in uses {
-            if let Some(i) = self.graph(&path, Some(span)) {
-                self.files.imports[index].insert(name, i);
+            match self.graph(&path, Some(span)) {
+                Some(i) => {
+                    self.files.imports[index].insert(name, i);
+                }
+                None => self.files.list[index].partial = true,
             }
         }
         Some(index)

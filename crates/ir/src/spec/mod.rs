@@ -19,7 +19,7 @@ pub mod yaml;
 pub use bare::{BareGraph, load_graph};
 pub use load::Host;
 
-use crate::diag::{Diagnostic, Diagnostics, SourceMap, codes};
+use crate::diag::{Diagnostic, Diagnostics, FileId, SourceMap, codes};
 use load::Loader;
 use std::collections::BTreeMap;
 use system::{LoadedSystem, Overrides};
@@ -63,6 +63,31 @@ pub(crate) fn once(diags: Diagnostics) -> Diagnostics {
     out
 }
 
+/// Codes of errors that say that something is not there, or that nothing needs it.
+const ABSENT: &[&str] = &[
+    codes::UNKNOWN_NAME,
+    codes::UNKNOWN_FUNCTION,
+    codes::UNUSED,
+    codes::STATE_UNUSED,
+    codes::WEIGHT_BINDING,
+    codes::MISSING_KEY,
+    codes::UNBOUND_DIM,
+    codes::BAD_CALL,
+    codes::SYSTEM,
+];
+
+/// What was `found` in files that were read, without what can be a consequence of those in which parts could not be: that
+/// something is absent, said of a file of which `partial` holds. Their cause was reported when they were read.
+pub(crate) fn causes(found: Diagnostics, partial: impl Fn(FileId) -> bool) -> Diagnostics {
+    let mut out = Diagnostics::default();
+    for d in found.iter() {
+        if !(ABSENT.contains(&d.code) && d.span.is_some_and(|s| partial(s.file))) {
+            out.push(d.clone());
+        }
+    }
+    out
+}
+
 /// The first name a message quotes.
 fn out_of(message: &str) -> Option<&str> {
     message.split('`').nth(1)
@@ -87,10 +112,12 @@ pub fn load(path: &str, host: &dyn Host, over: &Overrides) -> Loaded {
     let index = loader.graph_from(path, &root);
     let Loader { sources, mut diags, files, .. } = loader;
     if let Some(index) = index {
+        let mut found = Diagnostics::default();
         for i in 0..files.list.len() {
-            hygiene::file(&files, i, &mut diags);
+            hygiene::file(&files, i, &mut found);
         }
-        lower::check_file(&files, index, &mut diags);
+        lower::check_file(&files, index, &mut found);
+        diags.extend(causes(found, |f| files.partial(f)));
         // Given values, the graph is checked with them too, as `eval` does.
         if !over.sets.is_empty() && !diags.has_errors() {
             return match bare::load_graph(path, host, over, None, &BTreeMap::new(), None) {

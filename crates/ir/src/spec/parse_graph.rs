@@ -2,7 +2,7 @@
 
 use super::ast::*;
 use super::expr::{Expr, ExprKind, Ident, TypeKind, expr_node, parse_expr_node, parse_type_node, type_node};
-use super::fields::{Fields, check_name, items, named, text};
+use super::fields::{self, Fields, check_name, items, named, text};
 use super::parse_nodes::nodes;
 use super::yaml::{Entry, Node, Value};
 use crate::diag::{Diagnostic, Diagnostics, FileId, codes};
@@ -35,7 +35,9 @@ pub(crate) fn graph_file(file: FileId, path: &str, root: &Node, diags: &mut Diag
         uses: Vec::new(),
         main: None,
         graphs: Vec::new(),
+        partial: false,
     };
+    let before = fields::dropped(diags);
     if let Some(e) = f.take("dims") {
         for e in named("dims", &e.value, diags) {
             if check_name("a dim", e, diags) {
@@ -82,6 +84,7 @@ pub(crate) fn graph_file(file: FileId, path: &str, root: &Node, diags: &mut Diag
         }
     }
     f.finish(diags);
+    out.partial = fields::dropped(diags) > before;
     Some(out)
 }
 

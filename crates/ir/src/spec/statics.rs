@@ -220,7 +220,7 @@ pub fn equal(a: &Static, b: &Static) -> std::result::Result<bool, StaticError> {
 pub const FUNCTIONS: &[&str] =
     &["len", "int", "float", "sqrt", "min", "max", "where", "all_equal", "all_in", "increasing", "count"];
 
-/// Name, signature and meaning of every function on values known before the run; the last two belong to system files.
+/// Name, signature and meaning of every function on values known before the run; the last three belong to system files.
 pub const TABLE: &[(&str, &str, &str)] = &[
     ("len", "len(list)", "Number of entries."),
     ("int", "int(x)", "A whole number as an integer; an error for 0.5."),
@@ -239,6 +239,11 @@ pub const TABLE: &[(&str, &str, &str)] = &[
         "Several spellings of one key of config.json: those that are there must agree, and one must be there.",
     ),
     ("has", "has(key)", "True if config.json has the key."),
+    (
+        "unset",
+        "unset(key, value, ...)",
+        "True if config.json lacks the key or says null, or if it says one of the values.",
+    ),
 ];
 
 /// A function on static values; `None` if there is no such function.

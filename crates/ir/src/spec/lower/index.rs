@@ -16,7 +16,9 @@ impl<'a> Lower<'a> {
         match self.expr(scope, base)? {
             Val::StateArray(id) => {
                 let [IndexItem { kind: IndexKind::At(e), .. }] = items else {
-                    let d = Diagnostic::error(codes::BAD_INDEX, span, "a state is indexed by one loop index");
+                    let d = Diagnostic::error(codes::BAD_INDEX, span, "a state is indexed by one loop index").help(
+                        "`kv[l]` takes the element of an iteration; positions and rows are chosen by `attention` and `write`",
+                    );
                     return Err(self.report(d));
                 };
                 let index = self.expr(scope, e)?;
@@ -24,7 +26,8 @@ impl<'a> Lower<'a> {
             }
             Val::Static(Static::List(list)) => {
                 let [IndexItem { kind: IndexKind::At(e), .. }] = items else {
-                    let d = Diagnostic::error(codes::BAD_INDEX, span, "a list is indexed by one number");
+                    let d = Diagnostic::error(codes::BAD_INDEX, span, "a list is indexed by one number")
+                        .help("entries count from 0: list[0]");
                     return Err(self.report(d));
                 };
                 let index = self.expr(scope, e)?;
@@ -53,7 +56,8 @@ impl<'a> Lower<'a> {
                                 list.len(),
                                 self.describe_static(&index)
                             ),
-                        );
+                        )
+                        .help("entries of a list count from 0");
                         Err(self.report(d))
                     }
                 }

@@ -40,7 +40,7 @@ pub(crate) fn weight_vars(path: &str) -> Vec<String> {
 use super::ast::{GraphDecl, GraphFile, OutputDecl, SymbolDecl};
 use super::expr::Ident;
 use super::statics::Static;
-use crate::diag::{Diagnostic, Diagnostics, Span, codes};
+use crate::diag::{Diagnostic, Diagnostics, FileId, Span, codes};
 use crate::ir::{Func, Module, RegionId, ValueId};
 use crate::ty::{Bounds, Dim, Numerics, TensorType};
 use call::CallState;
@@ -55,6 +55,29 @@ pub(crate) struct Files {
     pub list: Vec<GraphFile>,
     /// For every file: import name to file index; missing if the file could not be read.
     pub imports: Vec<BTreeMap<String, usize>>,
+}
+
+impl Files {
+    /// Whether something that a graph file needs could not be read.
+    pub fn partial(&self, file: FileId) -> bool {
+        self.list.iter().position(|f| f.file == file).is_some_and(|i| !self.whole(i))
+    }
+
+    /// Whether a file and everything it imports could be read whole.
+    pub fn whole(&self, index: usize) -> bool {
+        self.needed(index).iter().all(|i| !self.list[*i].partial)
+    }
+
+    /// A file and everything it imports.
+    pub fn needed(&self, index: usize) -> BTreeSet<usize> {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![index]);
+        while let Some(i) = open.pop() {
+            if seen.insert(i) {
+                open.extend(self.imports[i].values());
+            }
+        }
+        seen
+    }
 }
 
 /// What surrounds the graphs: the components of a system, or nothing.

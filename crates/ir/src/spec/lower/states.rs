@@ -31,6 +31,9 @@ pub(crate) struct OpenState {
     current: ValueId,
 }
 
+/// Most elements of a state that a message lists.
+const MOST_LISTED: usize = 8;
+
 impl<'a> Lower<'a> {
     /// The module's state for a declaration in a file scope.
     pub(crate) fn state_array(&mut self, at: ScopeId, decl: &'a StateDef) -> Res<StateId> {
@@ -200,7 +203,8 @@ impl<'a> Lower<'a> {
                             decl.element.len(),
                             ctx.extent
                         ),
-                    );
+                    )
+                    .help("the loop's extent and the state's `per` must be the same");
                     return Err(self.report(d));
                 }
                 let missing =
@@ -228,10 +232,18 @@ impl<'a> Lower<'a> {
                     let id = self.constant(region, i as f64, DType::I32, at);
                     (Some(id), Some(i))
                 }
-                _ => {
-                    let d =
-                        Diagnostic::error(codes::BAD_INDEX, at, format!("state `{}` has no element {d}", decl.name));
-                    return Err(self.report(d));
+                fixed => {
+                    let there: Vec<String> =
+                        (0..decl.element.len()).filter(|i| decl.element[*i] >= 0).map(|i| i.to_string()).collect();
+                    let help = match (fixed, there.as_slice()) {
+                        (None, _) => "which element is meant must be known here: a loop index, or a number".to_string(),
+                        (_, []) => "it has no elements, see its `per`".to_string(),
+                        (_, all) if all.len() <= MOST_LISTED => format!("its elements: {}", all.join(", ")),
+                        (_, [first, .., last]) => format!("its elements are among {first} to {last}, see its `per`"),
+                        (_, [one]) => format!("its only element is {one}"),
+                    };
+                    let text = format!("state `{}` has no element {d}", decl.name);
+                    return Err(self.report(Diagnostic::error(codes::BAD_INDEX, at, text).help(help)));
                 }
             },
             Some((other, at)) => {
@@ -240,6 +252,9 @@ impl<'a> Lower<'a> {
                     codes::STATE_MISUSE,
                     at,
                     format!("a state is indexed by a loop index, this is {what}"),
+                )
+                .help(
+                    "`kv[l]` in a loop over l, or a number: no element is selected by what is computed from an index",
                 );
                 return Err(self.report(d));
             }

@@ -275,11 +275,11 @@ impl<'a> Lower<'a> {
                         && *extent >= 0
                         && !(0..*extent).contains(i)
                     {
-                        found.push(Diagnostic::error(
-                            codes::BAD_INDEX,
-                            *span,
-                            format!("weight `{}` has indices 0..{}, not {i}", w.name, extent - 1),
-                        ));
+                        let text = format!("weight `{}` has indices 0..{}, not {i}", w.name, extent - 1);
+                        found.push(
+                            Diagnostic::error(codes::BAD_INDEX, *span, text)
+                                .help("share a weight of a loop that is there"),
+                        );
                     }
                 }
             }

@@ -6,8 +6,8 @@ use super::decl::*;
 use super::serving::{check_pools, serve_values, width_values};
 use super::tables;
 use super::values::Values;
-use super::{LoadedSystem, Overrides, Serve, System, parse_sets};
-use crate::diag::{Diagnostic, Diagnostics, codes, suggest};
+use super::{LoadedSystem, Overrides, Serve, System, name_of, parse_sets};
+use crate::diag::{Diagnostic, Diagnostics, FileId, Severity, codes, suggest};
 use crate::spec::ast::ParamKind;
 use crate::spec::load::{Host, Loader};
 use crate::spec::statics::Static;
@@ -22,9 +22,15 @@ pub(super) fn bind(
 ) -> LoadedSystem {
     let Loader { mut sources, mut diags, files, .. } = loader;
     let sets = parse_sets(&over.sets, &mut sources, &mut diags);
+    let read = std::mem::take(&mut diags);
+    // Everything a system file says is about its components.
+    let whole = !decl.partial
+        && decl.components.iter().all(|c| component_files.get(&c.name.name).is_some_and(|i| files.whole(*i)));
+    let partial: Vec<FileId> = files.list.iter().map(|f| f.file).filter(|f| files.partial(*f)).collect();
+    let graphs: Vec<FileId> = files.list.iter().map(|f| f.file).collect();
     let (checkpoints, configs) = read_configs(&decl, host, over, &mut diags);
     let (numerics, rules) = numerics(&decl, over, &mut diags);
-    let values = Values::new(&decl, &files, &component_files, &configs, &sets);
+    let values = Values::new(&decl, &files, &component_files, &configs, &sets, &over.checkpoints);
     check_sets(&values, &mut diags);
     let mut bound = BTreeMap::new();
     for c in &decl.components {
@@ -46,9 +52,7 @@ pub(super) fn bind(
     let serve = serve_values(&values, &mut diags);
     let widths = width_values(&values, &serve, &mut diags);
     check_pools(&values, &component_files, &mut diags);
-    if !over.no_limits {
-        super::limits::check(&values, &mut diags);
-    }
+    super::limits::check(&values, !over.no_limits, &mut diags);
     let paths = static_paths(&bound, &serve);
     let patches = values.patches();
     let shares = tables::shares(&values, &mut diags);
@@ -57,7 +61,7 @@ pub(super) fn bind(
     for file in 0..files.list.len() {
         crate::spec::hygiene::file(&files, file, &mut diags);
     }
-    let sound = !diags.has_errors();
+    let sound = !diags.has_errors() && !read.has_errors();
     let mut system = System {
         name: decl.name.name.clone(),
         decl,
@@ -68,6 +72,7 @@ pub(super) fn bind(
         shares,
         set_values,
         patches,
+        sets: sets.clone(),
         numerics,
         rules,
         checkpoints,
@@ -83,7 +88,7 @@ pub(super) fn bind(
         system.weights = weights;
         system.states = states;
         tables::bind_sources(&mut system, &undeclared, &mut diags);
-        let functions = system.check_functions(!diags.has_errors());
+        let functions = system.check_functions(sound && !diags.has_errors());
         diags.extend(functions);
     } else {
         // Without values the graphs are still checked, with their dims unbound.
@@ -91,8 +96,30 @@ pub(super) fn bind(
             crate::spec::lower::check_file(&system.files, *file, &mut diags);
         }
     }
-    let diags = super::origins::explain(crate::spec::once(diags), &sources, &system);
+    let unread = |f| system.decl.partial || if graphs.contains(&f) { partial.contains(&f) } else { !whole };
+    let mut all = read;
+    all.extend(without_tables_of_broken(crate::spec::causes(diags, unread), &system));
+    let diags = crate::spec::once(super::origins::explain(all, &sources, &system, &sets));
     LoadedSystem { sources, diags, system: (complete && sound).then_some(system) }
+}
+
+/// The tensor table of a component is judged once its graphs are right: which weights they declare is not known before.
+fn without_tables_of_broken(diags: Diagnostics, system: &System) -> Diagnostics {
+    let graphs_wrong = |c: &ComponentDecl| {
+        let files = system.component_files.get(&c.name.name).map(|i| system.files.needed(*i)).unwrap_or_default();
+        let mut errors = diags.iter().filter(|d| d.severity == Severity::Error && d.code != codes::WEIGHT_BINDING);
+        errors.any(|d| d.span.is_some_and(|s| files.iter().any(|i| system.files.list[*i].file == s.file)))
+    };
+    let broken: Vec<&str> =
+        system.decl.components.iter().filter(|c| graphs_wrong(c)).map(|c| c.name.name.as_str()).collect();
+    let mut out = Diagnostics::default();
+    for d in diags.iter() {
+        let of = |c: &&str| d.message.contains(&format!("`{c}`")) || d.message.contains(&format!("`{c}."));
+        if d.code != codes::WEIGHT_BINDING || !broken.iter().any(of) {
+            out.push(d.clone());
+        }
+    }
+    out
 }
 
 /// Every `--set` must name something.
@@ -106,9 +133,13 @@ fn check_sets(values: &Values, diags: &mut Diagnostics) {
     }
     known.extend(["requests", "context", "chunk", "draft_context", "tensor_parallel"].map(|k| format!("serve.{k}")));
     for (name, (_, span)) in values.sets {
-        if !known.contains(name) {
-            let mut d =
-                Diagnostic::error(codes::UNKNOWN_NAME, *span, format!("there is nothing named `{name}` to set"));
+        let of_unread = name.split_once('.').is_some_and(|(c, _)| values.component(c).is_some() && !values.known(c));
+        if !known.contains(name) && !of_unread {
+            let mut d = Diagnostic::error(
+                codes::UNKNOWN_NAME,
+                name_of(name, *span),
+                format!("there is nothing named `{name}` to set"),
+            );
             if let Some(near) = suggest(name, known.iter().map(String::as_str)) {
                 d = d.help(format!("did you mean `{near}`?"));
             }

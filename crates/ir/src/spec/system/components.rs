@@ -2,7 +2,9 @@
 
 use super::System;
 use super::decl::*;
+use super::given::place_of;
 use super::values::Values;
+use super::{fit_list, fit_param, near_word};
 use crate::diag::{Diagnostic, Diagnostics, Span, codes, suggest};
 use crate::spec::ast::{GraphFile, ListKind, ParamKind};
 use crate::spec::hygiene::Uses;
@@ -31,7 +33,7 @@ pub(super) fn component_values(
             || values.sets.contains_key(name)
             || values.sets.contains_key(&format!("{component}.{name}"))
     };
-    let place = |name: &str| place_of(values, component, c, name);
+    let place = |name: &str| place_of(values.sets, values.decl, c, name);
     let get = |name: &str, span: Span| values.binding(Some(component), name, place(name).unwrap_or(span)).ok();
     for d in &f.dims {
         let name = &d.name.name;
@@ -63,33 +65,16 @@ pub(super) fn component_values(
             continue;
         }
         let Some(v) = get(name, p.name.span) else { continue };
-        let fitted = match (&p.kind, &v) {
-            (_, Static::None) if p.optional => Some(v.clone()),
-            (ParamKind::Int, Static::Int(_)) | (ParamKind::Bool, Static::Bool(_)) => Some(v.clone()),
-            (ParamKind::Int, Static::Float(f)) if f.fract() == 0.0 => Some(Static::from(*f as i64)),
-            (ParamKind::Float, Static::Int(_) | Static::Float(_)) => v.as_f64().map(Static::Float),
-            (ParamKind::OneOf(words), Static::Str(w)) if words.contains(w) => Some(v.clone()),
-            _ => None,
-        };
-        match fitted {
-            Some(v) => {
+        match fit_param(&p.kind, p.optional, &v) {
+            Ok(v) => {
                 out.insert(name.clone(), v);
             }
-            None => {
-                let want = match &p.kind {
-                    ParamKind::Int => "an integer".to_string(),
-                    ParamKind::Float => "a number".to_string(),
-                    ParamKind::Bool => "true or false".to_string(),
-                    ParamKind::OneOf(words) => format!("one of {}", words.join(", ")),
-                };
-                diags.push(
-                    Diagnostic::error(
-                        codes::CONFIG_KEY,
-                        place(name).unwrap_or(p.name.span),
-                        format!("parameter `{name}` is {want}, this is {v}"),
-                    )
-                    .related(p.name.span, "declared here"),
-                );
+            Err(want) => {
+                let at = place(name).unwrap_or(p.name.span);
+                let d = Diagnostic::error(codes::CONFIG_KEY, at, format!("parameter `{name}` is {want}, this is {v}"))
+                    .related(p.name.span, "declared here");
+                let near = if let ParamKind::OneOf(words) = &p.kind { near_word(words, &v) } else { None };
+                diags.push(with_near(d, near));
             }
         }
     }
@@ -109,37 +94,20 @@ pub(super) fn component_values(
             continue;
         };
         let mut fits = true;
-        for item in items {
-            let ok = match (&l.kind, item) {
-                (ListKind::Int, Static::Int(_)) => true,
-                (ListKind::OneOf(words), Static::Str(w)) => words.contains(w),
-                _ => false,
-            };
-            if !ok {
-                let want = match &l.kind {
-                    ListKind::Int => "an integer".to_string(),
-                    ListKind::OneOf(words) => format!("one of {}", words.join(", ")),
-                };
-                diags.push(
-                    Diagnostic::error(codes::CONFIG_KEY, at, format!("an entry of `{name}` is {want}, this is {item}"))
-                        .related(l.name.span, "declared here"),
-                );
-                fits = false;
-                break;
-            }
+        if let Err((item, want)) = fit_list(&l.kind, items) {
+            let d = Diagnostic::error(codes::CONFIG_KEY, at, format!("an entry of `{name}` is {want}, this is {item}"))
+                .related(l.name.span, "declared here");
+            let near = if let ListKind::OneOf(words) = &l.kind { near_word(words, item) } else { None };
+            diags.push(with_near(d, near));
+            fits = false;
         }
         if let Some(length) = &l.length
             && let Some(n) = values.eval(length, Some(component), &BTreeMap::new()).and_then(|n| n.as_i64())
             && n != items.len() as i64
         {
-            diags.push(
-                Diagnostic::error(
-                    codes::BOUNDS,
-                    at,
-                    format!("`{name}` has {} entries, it needs {length} = {n}", items.len()),
-                )
-                .related(l.name.span, "declared here"),
-            );
+            let text = format!("`{name}` has {} entries, it needs {length} = {n}", items.len());
+            let d = Diagnostic::error(codes::BOUNDS, at, text).related(l.name.span, "declared here");
+            diags.push(values.with_given(d, length, Some(component)));
             fits = false;
         }
         if fits {
@@ -156,15 +124,11 @@ pub(super) fn component_values(
     out
 }
 
-/// Where a component's value comes from: the command line, the component, or the system.
-fn place_of(values: &Values, component: &str, c: &ComponentDecl, name: &str) -> Option<Span> {
-    let set = values
-        .sets
-        .get(&format!("{component}.{name}"))
-        .or_else(|| values.sets.get(name).filter(|_| binding_span(&c.bindings, name).is_none()));
-    set.map(|(_, s)| *s)
-        .or_else(|| binding_span(&c.bindings, name))
-        .or_else(|| binding_span(&values.decl.bindings, name))
+fn with_near(d: Diagnostic, near: Option<String>) -> Diagnostic {
+    match near {
+        Some(near) => d.help(near),
+        None => d,
+    }
 }
 
 fn check_declared(n: &crate::spec::expr::Ident, declared: &[String], f: &GraphFile, diags: &mut Diagnostics) {

@@ -79,6 +79,8 @@ pub(crate) struct PoolDecl {
 pub(crate) struct LimitDecl {
     pub require: Expr,
     pub reason: String,
+    /// About what is computed, not about what is served: it holds for `eval` too.
+    pub always: bool,
     pub span: Span,
 }
 
@@ -135,4 +137,6 @@ pub(crate) struct SystemDecl {
     /// Rules by law.
     pub widths: Vec<(Ident, Vec<WidthRule>)>,
     pub entries: Vec<EntryDecl>,
+    /// Parts of the file could not be read.
+    pub partial: bool,
 }

@@ -6,9 +6,15 @@ use super::values::{Config, Get, Miss, Values, path_of};
 use crate::diag::{Diagnostic, Span, codes, suggest};
 use crate::spec::expr::{Expr, Ident};
 use crate::spec::statics::Static;
+use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
 impl<'s> Values<'s> {
+    /// Whether everything that a component declares is known.
+    pub(super) fn known(&self, component: &str) -> bool {
+        self.component_files.get(component).is_some_and(|f| !self.files.list[*f].partial)
+    }
+
     pub(super) fn declares(&self, component: &str, name: &str) -> bool {
         self.component_files.get(component).is_some_and(|f| {
             let f = &self.files.list[*f];
@@ -74,6 +80,9 @@ impl<'s> Values<'s> {
 
     /// The diagnostic with the place that chose the checkpoint.
     pub(super) fn with_checkpoint(&self, d: Diagnostic, name: &str) -> Diagnostic {
+        if self.directories.contains_key(name) {
+            return d;
+        }
         let decl = self.decl.checkpoints.iter().find(|c| c.name.name == name);
         match decl.and_then(|c| c.path.as_ref()) {
             Some((_, span)) => d.related(*span, format!("checkpoint `{name}`")),
@@ -84,6 +93,18 @@ impl<'s> Values<'s> {
     /// The checkpoints an expression reads.
     pub(super) fn checkpoints_of(&self, e: &Expr) -> Vec<&str> {
         path_of(e).and_then(|p| self.configs.get_key_value(p[0])).map(|(k, _)| k.as_str()).into_iter().collect()
+    }
+
+    /// The mapping that a path into config.json leads to.
+    pub(super) fn config_object(&self, e: &Expr) -> Option<&Json> {
+        let path = path_of(e)?;
+        self.config_json(&path).filter(|v| v.is_object())
+    }
+
+    /// What a path into config.json leads to.
+    pub(super) fn config_json(&self, path: &[&str]) -> Option<&Json> {
+        let config = self.configs.get(*path.first()?)?;
+        path[1..].iter().try_fold(&config.json, |at, key| at.get(*key))
     }
 
     pub(super) fn config_key(&self, name: &str, config: &Config, path: &[&str], span: Span) -> Get {

@@ -98,6 +98,12 @@ impl System {
         Some(e.graph.inputs.iter().map(|i| i.name.name.clone()).collect())
     }
 
+    /// Types of the inputs of an entry as the system file writes them, by name.
+    pub fn entry_input_types(&self, entry: &str) -> BTreeMap<String, String> {
+        let e = self.decl.entries.iter().find(|e| e.name.name == entry);
+        e.map(|e| e.graph.input_types()).unwrap_or_default()
+    }
+
     pub(super) fn start<'a>(&'a self) -> Lower<'a> {
         let mut lower = Lower::new(&self.files, self, &self.name, self.numerics);
         lower.adopt(&self.weights, &self.states);

@@ -2,15 +2,16 @@
 
 use super::components::binding_span;
 use super::decl::*;
+use super::given::{place_of, remedy};
 use super::values::Values;
 use crate::diag::{Diagnostic, Diagnostics, Span, codes};
 use crate::spec::expr::{BinaryOp, Expr, ExprKind};
 use crate::spec::statics::Static;
 use std::collections::BTreeMap;
 
-/// Reports every limit that does not hold.
-pub(super) fn check(values: &Values, diags: &mut Diagnostics) {
-    for l in &values.decl.limits {
+/// Reports every limit that does not hold; where nothing is `served`, only of those about what is computed.
+pub(super) fn check(values: &Values, served: bool, diags: &mut Diagnostics) {
+    for l in values.decl.limits.iter().filter(|l| served || l.always) {
         match values.eval(&l.require, None, &BTreeMap::new()) {
             Some(Static::Bool(true)) | None => {}
             Some(Static::Bool(false)) => diags.push(violated(values, l)),
@@ -50,6 +51,10 @@ fn violated(values: &Values, l: &LimitDecl) -> Diagnostic {
             None => rest.push(format!("{} is {}", f.text, f.value)),
         }
     }
+    if let Some((name, _)) = values.sets.iter().find(|(_, (_, set))| *set == at) {
+        rest =
+            if rest.is_empty() { vec![remedy(name)] } else { vec![format!("{}; {}", rest.join(", "), remedy(name))] };
+    }
     if rest.is_empty() { d } else { d.help(rest.join(", ")) }
 }
 
@@ -65,10 +70,21 @@ fn failing<'e>(values: &Values, e: &'e Expr, out: &mut Vec<&'e Expr>) {
     }
 }
 
+/// Most characters of a mapping of config.json in a message.
+const MOST_SHOWN: usize = 80;
+
+impl Values<'_> {
+    /// " in FILE", for a path into a checkpoint's config.json.
+    fn file_of(&self, path: &[&str]) -> String {
+        let there = self.config_json(path).and_then(|_| self.configs.get(path[0]));
+        there.map_or_else(String::new, |c| format!(" in {}/config.json", c.dir))
+    }
+}
+
 /// A name in a limit: what it stands for, and where it got that.
 struct Fact {
     text: String,
-    value: Static,
+    value: String,
     span: Option<Span>,
     /// The place is a declaration that nothing else decides, such as the dtype of a weight.
     declared: bool,
@@ -81,17 +97,22 @@ fn facts_of(values: &Values, e: &Expr) -> Vec<Fact> {
             if let Ok(value) = values.binding(None, n, e.span) {
                 let set = values.sets.get(n).map(|(_, s)| *s);
                 let span = set.or_else(|| binding_span(&values.decl.bindings, n));
-                out.push(Fact { text: n.clone(), value, span, declared: false });
+                out.push(Fact { text: n.clone(), value: value.to_string(), span, declared: false });
             }
         }
         ExprKind::Attr(..) => {
             let text = e.to_string();
             let path: Vec<&str> = text.split('.').collect();
-            if let Ok(value) = values.path(&path, e.span) {
+            if let Some(object) = values.config_object(e) {
+                let shown: String = object.to_string().chars().take(MOST_SHOWN).collect();
+                let value = format!("{shown}{}", values.file_of(&path));
+                out.push(Fact { text, value, span: None, declared: false });
+            } else if let Ok(value) = values.path(&path, e.span) {
                 let (span, declared) = match values.weight_dtype_span(&path) {
                     Some(span) => (Some(span), true),
                     None => (fact_span(values, &path), false),
                 };
+                let value = format!("{value}{}", if span.is_none() { values.file_of(&path) } else { String::new() });
                 out.push(Fact { text, value, span, declared });
             }
         }
@@ -115,7 +136,7 @@ fn fact_span(values: &Values, path: &[&str]) -> Option<Span> {
         return values.decl.serve.iter().find(|(k, _)| k.name == *key).map(|(_, e)| e.span);
     }
     if let Some(c) = values.decl.components.iter().find(|c| c.name.name == *first) {
-        return binding_span(&c.bindings, key).or_else(|| binding_span(&values.decl.bindings, key));
+        return place_of(values.sets, values.decl, c, key);
     }
     let p = values.decl.pools.iter().find(|p| p.name.name == *first)?;
     match *key {

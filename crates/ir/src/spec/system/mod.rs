@@ -7,7 +7,9 @@ mod configs;
 mod decl;
 pub mod engine;
 mod facts;
+mod fit;
 mod functions;
+mod given;
 mod hygiene;
 mod limits;
 mod origins;
@@ -17,15 +19,16 @@ mod serving;
 mod tables;
 mod values;
 
+pub(crate) use fit::{fit_list, fit_param, near_word};
 pub use functions::{EntryModule, Phase, PhaseModule, Stream, Wire};
+pub(crate) use given::{given_help, name_of, parse_sets};
 pub(crate) use parse::relative;
 pub use values::Config;
 
-use super::expr::Expr;
 use super::load::{Host, Loader};
 use super::lower::{ComponentRef, Files, Shared, Surroundings};
 use super::statics::Static;
-use super::yaml::Node;
+use super::yaml::{Node, Value};
 use crate::diag::{Diagnostic, Diagnostics, SourceMap, Span, codes};
 use crate::ir::{StateDecl, Weight};
 use crate::ty::{Numerics, RuleClass};
@@ -41,7 +44,7 @@ pub struct Overrides {
     pub checkpoints: BTreeMap<String, String>,
     /// Numerics policy; `None` takes the system file's, or f32.
     pub numerics: Option<Numerics>,
-    /// Serving limits do not apply (`eval`).
+    /// Only limits about what is computed apply, not those about serving (`eval`).
     pub no_limits: bool,
 }
 
@@ -92,6 +95,7 @@ pub struct System {
     shares: BTreeMap<String, Shared>,
     set_values: BTreeMap<String, Static>,
     patches: Vec<patches::Patch>,
+    sets: given::Sets,
     /// Name.
     pub name: String,
     /// Numerics policy of the run.
@@ -160,6 +164,15 @@ fn extend(loader: &mut Loader, root: Node, path: &str, chain: &mut Vec<(String, 
         return None;
     }
     let tree = loader.tree(&base_path, Some(span))?;
+    if tree.as_map().is_none_or(|entries| entries.is_empty()) {
+        let what = match &tree.value {
+            Value::Null | Value::Map(_) => "empty".to_string(),
+            other => format!("{}, not a mapping", other.describe()),
+        };
+        let d = Diagnostic::error(codes::YAML_SHAPE, span, format!("{base_path} is {what}; it cannot be extended"));
+        loader.diags.push(d.related(tree.span, "this file").help("a system file, or a part of one, is a mapping"));
+        return None;
+    }
     if tree.get("graph").is_some() {
         let d = Diagnostic::error(codes::FILE, span, format!("{base_path} is a graph file, it cannot be extended"));
         loader.diags.push(d.help("a component names its graph file: components: {NAME: {graph: FILE}}"));
@@ -211,23 +224,4 @@ impl Surroundings for System {
             s
         })
     }
-}
-
-/// Parses `NAME=VALUE` pairs; each value becomes a one-line source of its own, so that messages can point into it.
-pub(crate) fn parse_sets(
-    sets: &[(String, String)],
-    sources: &mut SourceMap,
-    diags: &mut Diagnostics,
-) -> BTreeMap<String, (Expr, Span)> {
-    let mut out = BTreeMap::new();
-    for (name, value) in sets {
-        let file = sources.add(format!("--set {name}"), value.clone());
-        let span = Span { file, start: 0, end: value.len() as u32 };
-        let text = super::yaml::Text { value: value.clone(), verbatim_at: Some(0) };
-        if let Some(e) = super::expr::parse_expr(&text, span, diags) {
-            // A bare word is a word: --set candidates=exact.
-            out.insert(name.clone(), (e, span));
-        }
-    }
-    out
 }

@@ -3,7 +3,7 @@
 use super::decl::*;
 use crate::diag::{Diagnostic, Diagnostics, SourceMap, Span, codes};
 use crate::spec::expr::{Expr, ExprKind, Ident, parse_expr_node};
-use crate::spec::fields::{Fields, check_name, is_ident, items, named, text};
+use crate::spec::fields::{self, Fields, check_name, is_ident, items, named, text};
 use crate::spec::parse_graph::{bindings, graph_body, ident};
 use crate::spec::yaml::{Entry, Node, Value};
 
@@ -20,6 +20,7 @@ pub(crate) fn relative(sources: &SourceMap, span: Span, path: &str) -> String {
 
 /// Parses a system file; parts that cannot be read are reported and left out.
 pub(crate) fn system(root: &Node, sources: &SourceMap, diags: &mut Diagnostics) -> Option<SystemDecl> {
+    let mut lost = Lost { before: fields::dropped(diags), partial: false };
     let mut f = Fields::open("a system file", root, diags)?;
     let name = f.require("system", diags).and_then(|e| {
         text("a system's name", &e.value, diags).map(|t| Ident { name: t.to_string(), span: e.value.span })
@@ -29,6 +30,7 @@ pub(crate) fn system(root: &Node, sources: &SourceMap, diags: &mut Diagnostics) 
     }
     f.take("extends");
     let numerics = f.take("numerics").and_then(|e| numerics(&e.value, diags));
+    lost.matters_not(diags);
     let mut checkpoints = Vec::new();
     if let Some(e) = f.take("checkpoints") {
         checkpoints =
@@ -41,17 +43,23 @@ pub(crate) fn system(root: &Node, sources: &SourceMap, diags: &mut Diagnostics) 
     }
     let mut pools = Vec::new();
     if let Some(e) = f.take("pools") {
-        pools = named("pools", &e.value, diags).iter().filter_map(|e| pool(e, diags)).collect();
+        let entries = named("pools", &e.value, diags);
+        lost.matters(diags);
+        pools = entries.iter().filter_map(|e| pool(e, diags)).collect();
+        lost.matters_not(diags);
     }
     let serve = f.take("serve").map(|e| bindings("serve", &e.value, diags)).unwrap_or_default();
+    lost.matters(diags);
     let mut limits = Vec::new();
     if let Some(e) = f.take("limits") {
         limits = items("limits", &e.value, diags).iter().filter_map(|n| limit(n, diags)).collect();
     }
+    lost.matters_not(diags);
     let mut phases = Vec::new();
     if let Some(e) = f.take("phases") {
         phases = named("phases", &e.value, diags).iter().filter_map(|e| phase(e, diags)).collect();
     }
+    lost.matters(diags);
     let mut widths = Vec::new();
     if let Some(e) = f.take("widths") {
         for e in named("widths", &e.value, diags) {
@@ -60,10 +68,15 @@ pub(crate) fn system(root: &Node, sources: &SourceMap, diags: &mut Diagnostics) 
         }
     }
     let mut entries = Vec::new();
+    lost.matters_not(diags);
     if let Some(e) = f.take("entries") {
-        entries = named("entries", &e.value, diags).iter().filter_map(|e| entry(e, diags)).collect();
+        let named = named("entries", &e.value, diags);
+        lost.matters(diags);
+        entries = named.iter().filter_map(|e| entry(e, diags)).collect();
+        lost.matters_not(diags);
     }
     f.finish(diags);
+    lost.matters(diags);
     Some(SystemDecl {
         name: name?,
         numerics,
@@ -76,7 +89,27 @@ pub(crate) fn system(root: &Node, sources: &SourceMap, diags: &mut Diagnostics) 
         phases,
         widths,
         entries,
+        partial: lost.partial,
     })
+}
+
+/// Whether something was left out that other parts of a system file refer to.
+struct Lost {
+    before: usize,
+    partial: bool,
+}
+
+impl Lost {
+    /// What was left out since the last call is missed elsewhere.
+    fn matters(&mut self, diags: &Diagnostics) {
+        self.partial |= fields::dropped(diags) > self.before;
+        self.matters_not(diags);
+    }
+
+    /// What was left out since the last call is referred to by nothing.
+    fn matters_not(&mut self, diags: &Diagnostics) {
+        self.before = fields::dropped(diags);
+    }
 }
 
 fn numerics(node: &Node, diags: &mut Diagnostics) -> Option<NumericsDecl> {
@@ -259,9 +292,23 @@ fn limit(n: &Node, diags: &mut Diagnostics) -> Option<LimitDecl> {
     let mut f = Fields::open("a limit", n, diags)?;
     let require = f.require("require", diags).and_then(|p| parse_expr_node(&p.value, diags).map(|e| (e, p.value.span)));
     let reason = f.require("reason", diags).and_then(|p| text("a reason", &p.value, diags)).map(str::to_string);
+    let always = f.take("always").is_some_and(|p| match p.value.value {
+        Value::Bool(b) => b,
+        ref other => {
+            diags.push(
+                Diagnostic::error(
+                    codes::YAML_SHAPE,
+                    p.value.span,
+                    format!("`always` is true or false, this is {}", other.describe()),
+                )
+                .help("a limit with `always: true` holds for `eval` and `synth` too"),
+            );
+            false
+        }
+    });
     f.finish(diags);
     let (require, span) = require?;
-    Some(LimitDecl { require, reason: reason?, span })
+    Some(LimitDecl { require, reason: reason?, always, span })
 }
 
 fn phase(e: &Entry, diags: &mut Diagnostics) -> Option<PhaseDecl> {

@@ -58,7 +58,8 @@ pub(super) fn serve_values(values: &Values, diags: &mut Diagnostics) -> Serve {
     let draft_context = get("draft_context", Some(i64::MAX), diags);
     let parallel = get("tensor_parallel", Some(1), diags);
     if parallel != 1 && !values.decl.limits.iter().any(|l| l.require.to_string().contains("tensor_parallel")) {
-        let span = values.decl.serve.iter().find(|(k, _)| k.name == "tensor_parallel").map(|(_, e)| e.span);
+        let declared = values.decl.serve.iter().find(|(k, _)| k.name == "tensor_parallel").map(|(_, e)| e.span);
+        let span = values.sets.get("serve.tensor_parallel").map(|(_, s)| *s).or(declared);
         let text = format!("tensor parallelism over {parallel} devices is not supported");
         diags.push(match span {
             Some(span) => Diagnostic::error(codes::UNSUPPORTED, span, text),
@@ -106,14 +107,16 @@ pub(super) fn width_values(values: &Values, serve: &Serve, diags: &mut Diagnosti
                 }
                 // A block without rows was reported.
                 _ if serve.block < 1 => {}
-                _ => diags.push(
-                    Diagnostic::error(
-                        codes::BOUNDS,
-                        r.width.span,
-                        format!("a width is within 1..{}, this is {w}", serve.block),
-                    )
-                    .help("it counts the rows of a block that are verified, the anchor included"),
-                ),
+                _ => {
+                    let text = format!("a width is within 1..{}, this is {w}", serve.block);
+                    let mut d = values.with_given(Diagnostic::error(codes::BOUNDS, r.width.span, text), &r.width, None);
+                    if let Some((_, span)) = values.sets.get("B")
+                        && !d.related.iter().any(|r| r.span == *span)
+                    {
+                        d = d.related(*span, "the block is set here");
+                    }
+                    diags.push(d.help("it counts the rows of a block that are verified, the anchor included"));
+                }
             }
         }
         out.insert(law.name.clone(), list);
@@ -192,11 +195,8 @@ pub(super) fn check_pools(values: &Values, component_files: &BTreeMap<String, us
             && let Some(v) = values.eval(ring, None, &BTreeMap::new())
             && !v.as_i64().is_some_and(|v| v > 0 && v & (v - 1) == 0)
         {
-            diags.push(Diagnostic::error(
-                codes::BOUNDS,
-                ring.span,
-                format!("a replay ring is a power of two, this is {v}"),
-            ));
+            let text = format!("a replay ring is a power of two, this is {v}");
+            diags.push(values.with_given(Diagnostic::error(codes::BOUNDS, ring.span, text), ring, None));
         }
     }
 }

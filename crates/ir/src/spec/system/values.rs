@@ -1,9 +1,11 @@
 //! Values bound before inference: dims, lists and parameters from config.json, the system file and the command line.
 
 use super::decl::*;
+use super::given::Sets;
+use super::near_word;
 use crate::diag::{Diagnostic, Diagnostics, Span, codes, suggest};
-use crate::spec::ast::ParamKind;
-use crate::spec::expr::{BinaryOp, Expr, ExprKind, IndexKind};
+use crate::spec::ast::{ListKind, ParamKind};
+use crate::spec::expr::{BinaryOp, Expr, ExprKind, Ident, IndexKind};
 use crate::spec::lower::Files;
 use crate::spec::statics::{self, Static, StaticError};
 use serde_json::Value as Json;
@@ -27,7 +29,9 @@ pub(crate) struct Values<'s> {
     pub component_files: &'s BTreeMap<String, usize>,
     pub configs: &'s BTreeMap<String, Config>,
     /// Values given on the command line by dotted name.
-    pub sets: &'s BTreeMap<String, (Expr, Span)>,
+    pub sets: &'s Sets,
+    /// Directories of checkpoints given on the command line.
+    pub directories: &'s BTreeMap<String, String>,
     memo: RefCell<BTreeMap<String, Memo>>,
     pub diags: RefCell<Diagnostics>,
 }
@@ -54,9 +58,19 @@ impl<'s> Values<'s> {
         files: &'s Files,
         component_files: &'s BTreeMap<String, usize>,
         configs: &'s BTreeMap<String, Config>,
-        sets: &'s BTreeMap<String, (Expr, Span)>,
+        sets: &'s Sets,
+        directories: &'s BTreeMap<String, String>,
     ) -> Self {
-        Values { decl, files, component_files, configs, sets, memo: RefCell::default(), diags: RefCell::default() }
+        Values {
+            decl,
+            files,
+            component_files,
+            configs,
+            sets,
+            directories,
+            memo: RefCell::default(),
+            diags: RefCell::default(),
+        }
     }
 
     pub(super) fn report(&self, d: Diagnostic) -> Miss {
@@ -86,40 +100,37 @@ impl<'s> Values<'s> {
             ExprKind::Broken => Err(Miss::Reported),
             ExprKind::Str(s) => Ok(Static::Str(s.clone())),
             ExprKind::List(items) => items.iter().map(sub).collect::<Result<Vec<_>, _>>().map(Static::List),
-            ExprKind::Unary(op, x) => statics::unary(*op, &sub(x)?).map_err(|err| self.wrong(err, e.span)),
+            ExprKind::Unary(op, x) => statics::unary(*op, &sub(x)?).map_err(|err| self.wrong(err, e, component)),
             ExprKind::Binary(op, a, b) => {
                 let left = sub(a)?;
                 match (op, &left) {
                     (BinaryOp::And, Static::Bool(false)) | (BinaryOp::Or, Static::Bool(true)) => return Ok(left),
                     _ => {}
                 }
-                statics::binary(*op, &left, &sub(b)?).map_err(|err| self.wrong(err, e.span))
+                statics::binary(*op, &left, &sub(b)?).map_err(|err| self.wrong(err, e, component))
             }
             ExprKind::Index(base, items) => {
                 let (base, [item]) = (sub(base)?, items.as_slice()) else {
-                    return Err(self.report(Diagnostic::error(
-                        codes::BAD_INDEX,
-                        e.span,
-                        "a list is indexed by one number",
-                    )));
+                    return Err(self.report(
+                        Diagnostic::error(codes::BAD_INDEX, e.span, "a list is indexed by one number")
+                            .help("entries count from 0: list[0]"),
+                    ));
                 };
                 let IndexKind::At(at) = &item.kind else {
-                    return Err(self.report(Diagnostic::error(
-                        codes::BAD_INDEX,
-                        e.span,
-                        "a list is indexed by one number",
-                    )));
+                    return Err(self.report(
+                        Diagnostic::error(codes::BAD_INDEX, e.span, "a list is indexed by one number")
+                            .help("entries count from 0: list[0]"),
+                    ));
                 };
                 let at_value = sub(at)?;
                 match (&base, at_value.as_i64()) {
                     (Static::List(list), Some(i)) if i >= 0 && (i as usize) < list.len() => {
                         Ok(list[i as usize].clone())
                     }
-                    _ => Err(self.report(Diagnostic::error(
-                        codes::BAD_INDEX,
-                        at.span,
-                        format!("{base} has nothing at {at_value}"),
-                    ))),
+                    _ => Err(self.report(
+                        Diagnostic::error(codes::BAD_INDEX, at.span, format!("{base} has nothing at {at_value}"))
+                            .help("entries of a list count from 0"),
+                    )),
                 }
             }
             ExprKind::Call { callee, args, kwargs } => {
@@ -139,6 +150,8 @@ impl<'s> Values<'s> {
                 }
                 match name.as_str() {
                     "same" => self.same(args, component, locals, e.span),
+                    "unset" if !args.is_empty() => self.unset(args, component, locals),
+                    "has" if args.len() == 1 && self.config_object(&args[0]).is_some() => Ok(Static::Bool(true)),
                     "has" if args.len() == 1 => match sub(&args[0]) {
                         Ok(_) => Ok(Static::Bool(true)),
                         Err(Miss::Absent(_)) => Ok(Static::Bool(false)),
@@ -155,9 +168,9 @@ impl<'s> Values<'s> {
                     _ => {
                         let values = args.iter().map(sub).collect::<Result<Vec<_>, _>>()?;
                         match statics::call(name, &values) {
-                            Some(r) => r.map_err(|err| self.wrong(err, e.span)),
+                            Some(r) => r.map_err(|err| self.wrong(err, e, component)),
                             None => {
-                                let known = statics::FUNCTIONS.iter().copied().chain(["same", "has"]);
+                                let known = statics::FUNCTIONS.iter().copied().chain(["same", "has", "unset"]);
                                 let mut d = Diagnostic::error(
                                     codes::UNKNOWN_FUNCTION,
                                     callee.span,
@@ -189,12 +202,12 @@ impl<'s> Values<'s> {
         }
     }
 
-    fn wrong(&self, err: StaticError, span: Span) -> Miss {
+    fn wrong(&self, err: StaticError, e: &Expr, component: Option<&str>) -> Miss {
         let text = match err {
             StaticError::Wrong(text) => text,
             StaticError::Symbolic => "this has no value yet".into(),
         };
-        self.report(Diagnostic::error(codes::BAD_ATTRIBUTE, span, text))
+        self.report(self.with_given(Diagnostic::error(codes::BAD_ATTRIBUTE, e.span, text), e, component))
     }
 
     /// Several spellings of one key: those that are present must agree, and one must be.
@@ -239,6 +252,24 @@ impl<'s> Values<'s> {
         }
     }
 
+    /// Whether config.json lacks a key or says null, or says one of the values behind it.
+    fn unset(&self, args: &[Expr], component: Option<&str>, locals: &BTreeMap<String, Static>) -> Get {
+        let Some((key, values)) = args.split_first().filter(|(key, _)| self.config_object(key).is_none()) else {
+            return Ok(Static::Bool(false));
+        };
+        let said = match self.get(key, component, locals) {
+            Err(Miss::Absent(_)) | Ok(Static::None) => return Ok(Static::Bool(true)),
+            Ok(said) => said,
+            Err(other) => return Err(other),
+        };
+        for v in values {
+            if statics::equal(&said, &self.get(v, component, locals)?) == Ok(true) {
+                return Ok(Static::Bool(true));
+            }
+        }
+        Ok(Static::Bool(false))
+    }
+
     /// A bound name as seen from a component (or from the system).
     pub fn binding(&self, component: Option<&str>, name: &str, span: Span) -> Get {
         let of_component = component.and_then(|c| self.component(c)).map(|c| &c.bindings);
@@ -278,9 +309,21 @@ impl<'s> Values<'s> {
 
     fn compute(&self, key: &str, owner: Option<&str>, name: &str, span: Span) -> Get {
         let none = BTreeMap::new();
-        let value = |e: &Expr| match &e.kind {
-            ExprKind::Name(word) if self.is_word(owner, name, word) => Ok(Static::Str(word.clone())),
-            _ => self.get(e, owner, &none),
+        let value = |e: &Expr| -> Get {
+            let v = match &e.kind {
+                ExprKind::List(items) => {
+                    let word = |i: &Expr| self.word(owner, name, i).unwrap_or_else(|| self.get(i, owner, &none));
+                    Static::List(items.iter().map(word).collect::<Result<_, _>>()?)
+                }
+                _ => self.word(owner, name, e).unwrap_or_else(|| self.get(e, owner, &none))?,
+            };
+            match self.list_declared(owner, name).filter(|_| !matches!(v, Static::List(_))) {
+                None => Ok(v),
+                Some(declared) => Err(self.report(
+                    Diagnostic::error(codes::CONFIG_KEY, e.span, format!("`{name}` is a list, this is {v}"))
+                        .related(declared, "declared here"),
+                )),
+            }
         };
         if let Some((e, _)) = self.sets.get(key) {
             return value(e);
@@ -293,7 +336,7 @@ impl<'s> Values<'s> {
             return value(e);
         }
         match b.lists.iter().find(|(n, _)| n.name == name) {
-            Some((_, ListBinding::Whole(e))) => self.get(e, owner, &none),
+            Some((_, ListBinding::Whole(e))) => value(e),
             Some((_, ListBinding::Each { var, extent, value })) => {
                 let n = self.get(extent, owner, &none)?;
                 let Some(n) = n.as_i64().filter(|n| (0..=100_000).contains(n)) else {
@@ -325,16 +368,45 @@ impl<'s> Values<'s> {
         }
     }
 
-    /// Whether a name that nothing else has is one of the words that parameter `name` of a component may be.
-    fn is_word(&self, owner: Option<&str>, name: &str, word: &str) -> bool {
-        let of = |b: &Bindings| defines(b, word);
-        let taken = of(&self.decl.bindings) || owner.and_then(|c| self.component(c)).is_some_and(|c| of(&c.bindings));
-        let listed = |file: &usize| {
-            let mut params = self.files.list[*file].params.iter().filter(|p| p.name.name == name);
-            params.any(|p| matches!(&p.kind, ParamKind::OneOf(words) if words.iter().any(|w| w == word)))
-        };
-        let asked = |c: &str| owner.is_none_or(|o| o == c);
-        !taken && self.component_files.iter().any(|(c, file)| asked(c) && listed(file))
+    /// Where a component declares a list of that name.
+    fn list_declared(&self, owner: Option<&str>, name: &str) -> Option<Span> {
+        let files = self.component_files.iter().filter(|(c, _)| owner.is_none_or(|o| o == c.as_str()));
+        let mut lists = files.flat_map(|(_, file)| &self.files.list[*file].lists);
+        lists.find(|l| l.name.name == name).map(|l| l.name.span)
+    }
+
+    /// A bare word, where parameter or list `name` of a component is of words and nothing else has that name.
+    fn word(&self, owner: Option<&str>, name: &str, e: &Expr) -> Option<Get> {
+        let ExprKind::Name(word) = &e.kind else { return None };
+        let has = |b: &Bindings| defines(b, word);
+        if has(&self.decl.bindings) || owner.and_then(|c| self.component(c)).is_some_and(|c| has(&c.bindings)) {
+            return None;
+        }
+        let mut declared: Option<(&Ident, &[String])> = None;
+        for (_, file) in self.component_files.iter().filter(|(c, _)| owner.is_none_or(|o| o == c.as_str())) {
+            let f = &self.files.list[*file];
+            let params = f.params.iter().filter_map(|p| match &p.kind {
+                ParamKind::OneOf(words) => Some((&p.name, words.as_slice())),
+                _ => None,
+            });
+            let lists = f.lists.iter().filter_map(|l| match &l.kind {
+                ListKind::OneOf(words) => Some((&l.name, words.as_slice())),
+                ListKind::Int => None,
+            });
+            for (n, words) in params.chain(lists).filter(|(n, _)| n.name == name) {
+                if words.contains(word) {
+                    return Some(Ok(Static::Str(word.clone())));
+                }
+                declared = Some((n, words));
+            }
+        }
+        let (declared, words) = declared?;
+        let text = format!("`{name}` is one of {}, `{word}` is none of them", words.join(", "));
+        let d = Diagnostic::error(codes::CONFIG_KEY, e.span, text).related(declared.span, "declared here");
+        Some(Err(self.report(match near_word(words, &Static::Str(word.clone())) {
+            Some(near) => d.help(near),
+            None => d,
+        })))
     }
 
     pub(super) fn component(&self, name: &str) -> Option<&'s ComponentDecl> {
@@ -369,6 +441,11 @@ impl<'s> Values<'s> {
         }
         if let (Some(p), [fact]) = (self.decl.pools.iter().find(|p| p.name.name == first), rest) {
             return self.pool_fact(p, fact, span);
+        }
+        let read = |key: &str| self.configs.get(first).is_some_and(|c| c.json.get(key).is_some());
+        if self.component(first).is_some() && !self.known(first) && rest.first().is_none_or(|key| !read(key)) {
+            // Its graph file could not be read; that was reported.
+            return Err(Miss::Reported);
         }
         if let Some(config) = self.configs.get(first) {
             return self.config_key(first, config, rest, span);

@@ -15,7 +15,6 @@ mod run;
 
 pub use advice::{Advice, Knob, advise};
 pub use bound::Bound;
-pub(crate) use marks::is_mark;
 pub use picks::{Pick, Turned};
 pub use report::{Applied, Change, Difference, Place, Report, Tie};
 
