@@ -284,12 +284,12 @@ impl<'a> Groups<'a> {
             self.refuse(producer, consumer, Reason::Cycle, between);
             return false;
         }
-        let alone = a.ops.len() == 1 && b.ops.len() == 1;
         let form = match form(self.c, &ops) {
             Ok(form) => form,
             Err((reason, why)) => {
                 // What is fused already goes along, and may be what is in the way.
-                let why = if alone { why } else { format!("with all that the two kernels hold, {why}") };
+                let own = [producer, consumer].iter().any(|id| why.starts_with(&self.c.path(*id)));
+                let why = if own || !why.contains('`') { why } else { format!("of what the two kernels hold, {why}") };
                 self.refuse(producer, consumer, reason, why);
                 return false;
             }
