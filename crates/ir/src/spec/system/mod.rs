@@ -19,7 +19,7 @@ mod serving;
 mod tables;
 mod values;
 
-pub(crate) use fit::{fit_list, fit_param, near_word};
+pub(crate) use fit::fit;
 pub use functions::{EntryModule, Phase, PhaseModule, Stream, Wire};
 pub(crate) use given::{given_help, name_of, parse_sets};
 pub(crate) use parse::relative;
