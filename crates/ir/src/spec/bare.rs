@@ -1,12 +1,12 @@
 //! A graph on its own as a function: dims from the extents of given tensors and from the command line.
 
-use super::ast::{CaseBody, GraphDecl, GraphFile, ListKind, NodeBody, NodeDecl, ParamKind};
-use super::expr::{Expr, ExprKind, Ident, TypeExpr, TypeKind};
+use super::ast::{CaseBody, GraphDecl, GraphFile, NodeBody, NodeDecl};
+use super::expr::{Expr, ExprKind, TypeExpr, TypeKind};
 use super::load::{Host, Loader};
 use super::lower::{Alone, Files, FunctionRequest, Lower};
 use super::statics::Static;
-use super::system::{Overrides, fit_list, fit_param, near_word};
-use crate::diag::{Diagnostic, Diagnostics, SourceMap, Span, codes, suggest};
+use super::system::{Overrides, fit};
+use crate::diag::{Diagnostic, Diagnostics, SourceMap, codes, suggest};
 use crate::ir::Module;
 use crate::ty::Numerics;
 use std::collections::{BTreeMap, BTreeSet};
@@ -154,7 +154,7 @@ fn values(
             continue;
         }
         match literal(&e) {
-            Some(v) => match fitted(f, &name, v, span) {
+            Some(v) => match fit(f, &name, v, span) {
                 Ok(v) => {
                     out.insert(name, v);
                 }
@@ -208,40 +208,6 @@ fn values(
         );
     }
     out
-}
-
-/// A value as what a file declares under a name.
-fn fitted(f: &GraphFile, name: &str, v: Static, span: Span) -> Result<Static, Box<Diagnostic>> {
-    let wrong = |code, text: String, declared: &Ident, near: Option<String>| {
-        let d = Diagnostic::error(code, span, text).related(declared.span, "declared here");
-        Err(Box::new(match near {
-            Some(near) => d.help(near),
-            None => d,
-        }))
-    };
-    if let Some(d) = f.dims.iter().find(|d| d.name.name == name) {
-        return match v.as_i64() {
-            Some(n) if n > 0 => Ok(Static::from(n)),
-            _ => wrong(codes::BOUNDS, format!("dim `{name}` is a positive integer, this is {v}"), &d.name, None),
-        };
-    }
-    if let Some(p) = f.params.iter().find(|p| p.name.name == name) {
-        return fit_param(&p.kind, p.optional, &v).or_else(|want| {
-            let near = if let ParamKind::OneOf(words) = &p.kind { near_word(words, &v) } else { None };
-            wrong(codes::CONFIG_KEY, format!("parameter `{name}` is {want}, this is {v}"), &p.name, near)
-        });
-    }
-    let Some(l) = f.lists.iter().find(|l| l.name.name == name) else { return Ok(v) };
-    let Static::List(items) = &v else {
-        return wrong(codes::CONFIG_KEY, format!("`{name}` is a list, this is {v}"), &l.name, None);
-    };
-    match fit_list(&l.kind, items) {
-        Ok(()) => Ok(v),
-        Err((item, want)) => {
-            let near = if let ListKind::OneOf(words) = &l.kind { near_word(words, item) } else { None };
-            wrong(codes::CONFIG_KEY, format!("an entry of `{name}` is {want}, this is {item}"), &l.name, near)
-        }
-    }
 }
 
 fn literal(e: &Expr) -> Option<Static> {

@@ -1,9 +1,10 @@
 //! Loading files: a graph or system file with everything it refers to.
 
+use super::fields::dropped;
 use super::lower::Files;
 use super::parse_graph;
 use super::yaml::{Node, parse_bytes};
-use crate::diag::{Diagnostic, Diagnostics, SourceMap, Span, codes};
+use crate::diag::{Diagnostic, Diagnostics, FileId, SourceMap, Span, codes};
 use std::collections::BTreeMap;
 
 /// How this crate reads files. Paths are as written in specs, relative ones resolved against the file that names them.
@@ -18,6 +19,8 @@ pub(crate) struct Loader<'h> {
     pub sources: SourceMap,
     pub diags: Diagnostics,
     pub files: Files,
+    /// Files of which a part is not in their tree, such as what stands under a key that was there before.
+    pub cut: Vec<FileId>,
     by_path: BTreeMap<String, Option<usize>>,
 }
 
@@ -31,6 +34,7 @@ impl<'h> Loader<'h> {
             sources: SourceMap::default(),
             diags: Diagnostics::default(),
             files: Files::default(),
+            cut: Vec::new(),
             by_path: BTreeMap::new(),
         }
     }
@@ -38,7 +42,14 @@ impl<'h> Loader<'h> {
     /// The tree of a file; `from` is the place that names it.
     pub fn tree(&mut self, path: &str, from: Option<Span>) -> Option<Node> {
         match self.host.read(path) {
-            Ok(bytes) => parse_bytes(path, &bytes, &mut self.sources, &mut self.diags).1,
+            Ok(bytes) => {
+                let before = dropped(&self.diags);
+                let (file, tree) = parse_bytes(path, &bytes, &mut self.sources, &mut self.diags);
+                if dropped(&self.diags) > before {
+                    self.cut.push(file);
+                }
+                tree
+            }
             Err(why) => {
                 let text = format!("{path} cannot be read: {why}");
                 self.diags.push(match from {
@@ -77,7 +88,8 @@ impl<'h> Loader<'h> {
 
     /// A graph file whose tree is already read.
     pub fn graph_from(&mut self, path: &str, root: &Node) -> Option<usize> {
-        let file = parse_graph::graph_file(root.span.file, path, root, &mut self.diags)?;
+        let mut file = parse_graph::graph_file(root.span.file, path, root, &mut self.diags)?;
+        file.partial |= self.cut.contains(&file.file);
         let index = self.files.list.len();
         self.by_path.insert(normal(path), Some(index));
         self.files.list.push(file);

@@ -2,11 +2,11 @@
 
 use super::System;
 use super::decl::*;
+use super::fit;
 use super::given::place_of;
 use super::values::Values;
-use super::{fit_list, fit_param, near_word};
 use crate::diag::{Diagnostic, Diagnostics, Span, codes, suggest};
-use crate::spec::ast::{GraphFile, ListKind, ParamKind};
+use crate::spec::ast::{GraphFile, ParamKind};
 use crate::spec::hygiene::Uses;
 use crate::spec::lower::{FunctionRequest, Lower};
 use crate::spec::statics::Static;
@@ -41,19 +41,8 @@ pub(super) fn component_values(
             diags.push(unbound("dim", name, component, d.name.span, c.name.span));
             continue;
         }
-        match get(name, d.name.span) {
-            Some(Static::Int(v)) if v.as_const().is_some_and(|v| v > 0) => {
-                out.insert(name.clone(), Static::Int(v));
-            }
-            Some(other) => diags.push(
-                Diagnostic::error(
-                    codes::BOUNDS,
-                    place(name).unwrap_or(d.name.span),
-                    format!("dim `{name}` is a positive integer, this is {other}"),
-                )
-                .related(d.name.span, "declared here"),
-            ),
-            None => {}
+        if let Some(v) = get(name, d.name.span) {
+            out.insert(name.clone(), v);
         }
     }
     for p in &f.params {
@@ -64,18 +53,9 @@ pub(super) fn component_values(
             }
             continue;
         }
-        let Some(v) = get(name, p.name.span) else { continue };
-        match fit_param(&p.kind, p.optional, &v) {
-            Ok(v) => {
-                out.insert(name.clone(), v);
-            }
-            Err(want) => {
-                let at = place(name).unwrap_or(p.name.span);
-                let d = Diagnostic::error(codes::CONFIG_KEY, at, format!("parameter `{name}` is {want}, this is {v}"))
-                    .related(p.name.span, "declared here");
-                let near = if let ParamKind::OneOf(words) = &p.kind { near_word(words, &v) } else { None };
-                diags.push(with_near(d, near));
-            }
+        // What does not fit was reported where it was bound.
+        if let Some(v) = get(name, p.name.span).and_then(|v| fit(f, name, v, p.name.span).ok()) {
+            out.insert(name.clone(), v);
         }
     }
     for l in &f.lists {
@@ -86,21 +66,8 @@ pub(super) fn component_values(
         }
         let Some(v) = get(name, l.name.span) else { continue };
         let at = place(name).unwrap_or(l.name.span);
-        let Static::List(items) = &v else {
-            diags.push(
-                Diagnostic::error(codes::CONFIG_KEY, at, format!("`{name}` is a list, this is {v}"))
-                    .related(l.name.span, "declared here"),
-            );
-            continue;
-        };
+        let Static::List(items) = &v else { continue };
         let mut fits = true;
-        if let Err((item, want)) = fit_list(&l.kind, items) {
-            let d = Diagnostic::error(codes::CONFIG_KEY, at, format!("an entry of `{name}` is {want}, this is {item}"))
-                .related(l.name.span, "declared here");
-            let near = if let ListKind::OneOf(words) = &l.kind { near_word(words, item) } else { None };
-            diags.push(with_near(d, near));
-            fits = false;
-        }
         if let Some(length) = &l.length
             && let Some(n) = values.eval(length, Some(component), &BTreeMap::new()).and_then(|n| n.as_i64())
             && n != items.len() as i64
@@ -122,13 +89,6 @@ pub(super) fn component_values(
         check_declared(n, &declared, f, diags);
     }
     out
-}
-
-fn with_near(d: Diagnostic, near: Option<String>) -> Diagnostic {
-    match near {
-        Some(near) => d.help(near),
-        None => d,
-    }
 }
 
 fn check_declared(n: &crate::spec::expr::Ident, declared: &[String], f: &GraphFile, diags: &mut Diagnostics) {

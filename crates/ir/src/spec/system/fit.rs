@@ -1,14 +1,52 @@
 //! Whether a value is one that a graph file declares.
 
-use crate::diag::suggest;
-use crate::spec::ast::{ListKind, ParamKind};
+use crate::diag::{Diagnostic, Span, codes, suggest};
+use crate::spec::ast::{GraphFile, ListKind, ParamKind};
+use crate::spec::expr::Ident;
 use crate::spec::statics::Static;
+
+/// A value given at `span` as what a file declares under a name; as it is if the file declares no such name.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn fit(f: &GraphFile, name: &str, v: Static, span: Span) -> Result<Static, Box<Diagnostic>> {
+    let wrong = |code, text: String, declared: &Ident, near: Option<String>| {
+        let d = Diagnostic::error(code, span, text).related(declared.span, "declared here");
+        Err(Box::new(match near {
+            Some(near) => d.help(near),
+            None => d,
+        }))
+    };
+    if let Some(d) = f.dims.iter().find(|d| d.name.name == name) {
+        return match v.as_i64() {
+            Some(n) if n > 0 => Ok(Static::from(n)),
+            _ => wrong(codes::BOUNDS, format!("dim `{name}` is a positive integer, this is {v}"), &d.name, None),
+        };
+    }
+    if let Some(p) = f.params.iter().find(|p| p.name.name == name) {
+        return fit_param(&p.kind, p.optional, &v).or_else(|want| {
+            let near = if let ParamKind::OneOf(words) = &p.kind { near_word(words, &v) } else { None };
+            wrong(codes::CONFIG_KEY, format!("parameter `{name}` is {want}, this is {v}"), &p.name, near)
+        });
+    }
+    let Some(l) = f.lists.iter().find(|l| l.name.name == name) else { return Ok(v) };
+    let Static::List(items) = &v else {
+        return wrong(codes::CONFIG_KEY, format!("`{name}` is a list, this is {v}"), &l.name, None);
+    };
+    match fit_list(&l.kind, items) {
+        Ok(()) => Ok(v),
+        Err((item, want)) => {
+            let near = if let ListKind::OneOf(words) = &l.kind { near_word(words, item) } else { None };
+            wrong(codes::CONFIG_KEY, format!("an entry of `{name}` is {want}, this is {item}"), &l.name, near)
+        }
+    }
+}
 
 /// The value as the parameter's kind has it.
 ///
 /// # Errors
 /// What the parameter is, as in "`eps` is a number".
-pub(crate) fn fit_param(kind: &ParamKind, optional: bool, v: &Static) -> Result<Static, String> {
+fn fit_param(kind: &ParamKind, optional: bool, v: &Static) -> Result<Static, String> {
     let fitted = match (kind, v) {
         (_, Static::None) if optional => Some(v.clone()),
         (ParamKind::Int, Static::Int(_)) | (ParamKind::Bool, Static::Bool(_)) => Some(v.clone()),
@@ -31,7 +69,7 @@ pub(crate) fn fit_param(kind: &ParamKind, optional: bool, v: &Static) -> Result<
 ///
 /// # Errors
 /// The first that is not, with what it should be.
-pub(crate) fn fit_list<'v>(kind: &ListKind, items: &'v [Static]) -> Result<(), (&'v Static, String)> {
+fn fit_list<'v>(kind: &ListKind, items: &'v [Static]) -> Result<(), (&'v Static, String)> {
     for item in items {
         match (kind, item) {
             (ListKind::Int, Static::Int(_)) => {}
@@ -44,7 +82,7 @@ pub(crate) fn fit_list<'v>(kind: &ListKind, items: &'v [Static]) -> Result<(), (
 }
 
 /// "Did you mean", for a value that is none of the words.
-pub(crate) fn near_word(words: &[String], v: &Static) -> Option<String> {
+pub(super) fn near_word(words: &[String], v: &Static) -> Option<String> {
     let Static::Str(w) = v else { return None };
     suggest(w, words.iter().map(String::as_str)).map(|near| format!("did you mean `{near}`?"))
 }

@@ -106,7 +106,7 @@ impl Values<'_> {
 }
 
 /// The dotted names an expression reads.
-fn read<'e>(e: &'e Expr, out: &mut Vec<Vec<&'e str>>) {
+pub(super) fn read<'e>(e: &'e Expr, out: &mut Vec<Vec<&'e str>>) {
     if let Some(path) = super::values::path_of(e) {
         out.push(path);
         return;

@@ -19,7 +19,7 @@ mod serving;
 mod tables;
 mod values;
 
-pub(crate) use fit::{fit_list, fit_param, near_word};
+pub(crate) use fit::fit;
 pub use functions::{EntryModule, Phase, PhaseModule, Stream, Wire};
 pub(crate) use given::{given_help, name_of, parse_sets};
 pub(crate) use parse::relative;
@@ -130,9 +130,12 @@ pub struct LoadedSystem {
 pub(crate) fn load(mut loader: Loader, root: Node, path: &str, host: &dyn Host, over: &Overrides) -> LoadedSystem {
     let root = extend(&mut loader, root, path, &mut Vec::new());
     let decl = root.and_then(|r| parse::system(&r, &loader.sources, &mut loader.diags));
-    let Some(decl) = decl else {
+    // So far no graph file was read.
+    let cut = !loader.cut.is_empty();
+    let Some(mut decl) = decl else {
         return LoadedSystem { sources: loader.sources, diags: super::once(loader.diags), system: None };
     };
+    decl.partial |= cut;
     let mut component_files = BTreeMap::new();
     for c in &decl.components {
         if let Some((path, span)) = &c.graph

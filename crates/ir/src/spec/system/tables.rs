@@ -7,6 +7,7 @@ use crate::diag::{Diagnostic, Diagnostics, Span, codes, suggest};
 use crate::ir::WeightSource;
 use crate::spec::ast::{CaseBody, GraphDecl, GraphFile, NodeBody, NodeDecl};
 use crate::spec::expr::{Expr, ExprKind};
+use crate::spec::fields::is_ident;
 use crate::spec::lower::{Files, Shared, SharedIndex, weight_key, weight_vars};
 use crate::spec::statics::Static;
 use crate::spec::yaml::Text;
@@ -43,14 +44,19 @@ pub(super) fn shares(values: &Values, diags: &mut Diagnostics) -> BTreeMap<Strin
                     indices.push(SharedIndex::Var(format!("#{place}")));
                     continue;
                 }
-                match constant(values, &c.name.name, &hole, line.span, diags).and_then(|v| v.as_i64()) {
+                let c_names = c.bindings.names().into_iter().chain(values.decl.bindings.names());
+                if is_ident(&hole) && !c_names.into_iter().any(|n| n == hole) {
+                    diags.push(no_index(&hole, line.span));
+                    ok = false;
+                    continue;
+                }
+                // What has no value was reported.
+                let value = constant(values, &c.name.name, &hole, line.span, diags);
+                match value.as_ref().and_then(|v| v.as_i64()) {
                     Some(i) => indices.push(SharedIndex::At(i)),
+                    None if value.is_none() => ok = false,
                     None => {
-                        diags.push(Diagnostic::error(
-                            codes::WEIGHT_BINDING,
-                            line.span,
-                            format!("`{{{hole}}}` is no index of the weight and no integer"),
-                        ));
+                        diags.push(no_index(&hole, line.span));
                         ok = false;
                     }
                 }
@@ -62,6 +68,11 @@ pub(super) fn shares(values: &Values, diags: &mut Diagnostics) -> BTreeMap<Strin
         }
     }
     out
+}
+
+fn no_index(hole: &str, line: Span) -> Diagnostic {
+    let text = format!("`{{{hole}}}` is no index of the weight and no integer");
+    Diagnostic::error(codes::WEIGHT_BINDING, line, text)
 }
 
 fn constant(values: &Values, component: &str, text: &str, span: Span, diags: &mut Diagnostics) -> Option<Static> {

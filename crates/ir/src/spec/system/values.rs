@@ -1,8 +1,9 @@
 //! Values bound before inference: dims, lists and parameters from config.json, the system file and the command line.
 
 use super::decl::*;
+use super::fit;
+use super::fit::near_word;
 use super::given::Sets;
-use super::near_word;
 use crate::diag::{Diagnostic, Diagnostics, Span, codes, suggest};
 use crate::spec::ast::{ListKind, ParamKind};
 use crate::spec::expr::{BinaryOp, Expr, ExprKind, Ident, IndexKind};
@@ -317,13 +318,7 @@ impl<'s> Values<'s> {
                 }
                 _ => self.word(owner, name, e).unwrap_or_else(|| self.get(e, owner, &none))?,
             };
-            match self.list_declared(owner, name).filter(|_| !matches!(v, Static::List(_))) {
-                None => Ok(v),
-                Some(declared) => Err(self.report(
-                    Diagnostic::error(codes::CONFIG_KEY, e.span, format!("`{name}` is a list, this is {v}"))
-                        .related(declared, "declared here"),
-                )),
-            }
+            self.fitted(owner, name, v, e.span, Some(e))
         };
         if let Some((e, _)) = self.sets.get(key) {
             return value(e);
@@ -351,7 +346,8 @@ impl<'s> Values<'s> {
                     let locals = BTreeMap::from([(var.name.clone(), Static::from(i))]);
                     out.push(self.get(value, owner, &locals)?);
                 }
-                Ok(Static::List(out))
+                let at = b.lists.iter().find(|(n, _)| n.name == name).map_or(span, |(n, _)| n.span);
+                self.fitted(owner, name, Static::List(out), at, None)
             }
             None => {
                 let mut known: Vec<String> = self.decl.bindings.names();
@@ -368,11 +364,32 @@ impl<'s> Values<'s> {
         }
     }
 
-    /// Where a component declares a list of that name.
-    fn list_declared(&self, owner: Option<&str>, name: &str) -> Option<Span> {
-        let files = self.component_files.iter().filter(|(c, _)| owner.is_none_or(|o| o == c.as_str()));
-        let mut lists = files.flat_map(|(_, file)| &self.files.list[*file].lists);
-        lists.find(|l| l.name.name == name).map(|l| l.name.span)
+    /// The value, if it is what every component that takes it declares.
+    fn fitted(&self, owner: Option<&str>, name: &str, v: Static, at: Span, e: Option<&Expr>) -> Get {
+        for (c, file) in self.component_files {
+            let takes = match owner {
+                Some(o) => o == c,
+                None => {
+                    let own = self.component(c).is_some_and(|c| defines(&c.bindings, name));
+                    !own && !self.sets.contains_key(&format!("{c}.{name}"))
+                }
+            };
+            if takes && let Err(d) = fit(&self.files.list[*file], name, v.clone(), at) {
+                return Err(self.report(self.with_source(*d, e)));
+            }
+        }
+        Ok(v)
+    }
+
+    /// The diagnostic with the config.json a value was read from as the place to change it.
+    fn with_source(&self, d: Diagnostic, e: Option<&Expr>) -> Diagnostic {
+        let mut paths = Vec::new();
+        e.iter().for_each(|e| super::given::read(e, &mut paths));
+        let file = paths.iter().find_map(|p| self.config_json(p).and(self.configs.get(p[0])));
+        match file {
+            Some(c) if d.help.is_none() => d.help(format!("change it in {}/config.json, or bind another value", c.dir)),
+            _ => d,
+        }
     }
 
     /// A bare word, where parameter or list `name` of a component is of words and nothing else has that name.
