@@ -339,3 +339,21 @@ fn nothing_a_user_wrote_acts_on_the_terminal() {
         assert!(!d.err.is_empty());
     }
 }
+
+#[test]
+fn numbers_that_are_none_say_what_is_expected() {
+    let cases: [(&[&str], &str); 8] = [
+        (&["plan", DEMO, "--device", "h200", "--budget", "1x"], "1.5GiB"),
+        (&["plan", DEMO, "--device", "h200", "--budget", "-1"], "1.5GiB"),
+        (&["plan", DEMO, "--device", "h200", "--context", "-1"], "from 0 on"),
+        (&["run", DEMO, "--prompt-ids", "1", "--temperature", "-1"], "temperature of -1 is not a number from 0 on"),
+        (&["run", DEMO, "--prompt-ids", "1", "--temperature", "warm"], "a number is expected"),
+        (&["run", DEMO, "--prompt-ids", "1", "--width", "-1"], "a width of -1 is not within 1..16"),
+        (&["run", DEMO, "--prompt-ids", "1", "--max-tokens", "-1"], "from 0 on"),
+        (&["explain", DEMO, "t.layers.99999999999999999999.h"], "99999999999999999999 is none of them"),
+    ];
+    for (args, says) in cases {
+        let d = expect(2, args);
+        assert!(d.err.contains(says), "{args:?}: {}", d.err);
+    }
+}

@@ -108,8 +108,8 @@ fn inputs_that_do_not_fit_are_named() {
     for (inputs, words) in [
         (vec![tokens(), pairs(4)], vec!["takes 3 inputs", "2 are given"]),
         (vec![tokens(), pairs(4), i32s(&[3], &[0; 3])], vec!["axis 0", "`rows`", "extent 3", "N is 2", "`tokens`"]),
-        (vec![tokens(), pairs(3), i32s(&[2], &[0; 2])], vec!["axis 0", "`pairs`", "extent 3", "2*N = 4"]),
-        (vec![tokens(), f32s(&[4, 2], &[0.0; 8]), i32s(&[2], &[0; 2])], vec!["axis 1", "extent 2", "3 = 3"]),
+        (vec![tokens(), pairs(3), i32s(&[2], &[0; 2])], vec!["axis 0", "`pairs`", "extent 3", "2*N is 4"]),
+        (vec![tokens(), f32s(&[4, 2], &[0.0; 8]), i32s(&[2], &[0; 2])], vec!["axis 1", "extent 2", "it must have 3"]),
         (vec![tokens(), f64s(&[4, 3], &[0.0; 12]), i32s(&[2], &[0; 2])], vec!["`pairs`", "f32", "f64"]),
         (vec![i32s(&[2], &[0; 2]), pairs(4), i32s(&[2], &[0; 2])], vec!["`tokens`", "i32[N, T]", "[2]"]),
     ] {

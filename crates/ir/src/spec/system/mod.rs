@@ -11,11 +11,13 @@ mod fit;
 mod functions;
 mod given;
 mod hygiene;
+mod kinds;
 mod limits;
 mod origins;
 mod parse;
 mod patches;
 mod serving;
+mod spellings;
 mod tables;
 mod values;
 

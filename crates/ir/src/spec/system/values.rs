@@ -1,12 +1,9 @@
 //! Values bound before inference: dims, lists and parameters from config.json, the system file and the command line.
 
 use super::decl::*;
-use super::fit;
-use super::fit::near_word;
 use super::given::Sets;
 use crate::diag::{Diagnostic, Diagnostics, Span, codes, suggest};
-use crate::spec::ast::{ListKind, ParamKind};
-use crate::spec::expr::{BinaryOp, Expr, ExprKind, Ident, IndexKind};
+use crate::spec::expr::{BinaryOp, Expr, ExprKind, IndexKind};
 use crate::spec::lower::Files;
 use crate::spec::statics::{self, Static, StaticError};
 use serde_json::Value as Json;
@@ -211,66 +208,6 @@ impl<'s> Values<'s> {
         self.report(self.with_given(Diagnostic::error(codes::BAD_ATTRIBUTE, e.span, text), e, component))
     }
 
-    /// Several spellings of one key: those that are present must agree, and one must be.
-    fn same(&self, args: &[Expr], component: Option<&str>, locals: &BTreeMap<String, Static>, span: Span) -> Get {
-        let mut found: Option<(Static, &Expr)> = None;
-        for e in args {
-            match self.get(e, component, locals) {
-                Ok(v) => match &found {
-                    None => found = Some((v, e)),
-                    Some((first, at)) if statics::equal(first, &v) != Ok(true) => {
-                        let text = format!("{e} says {v}, but {at}, another spelling of the same key, says {first}");
-                        let mut d = Diagnostic::error(codes::CONFIG_KEY, e.span, text)
-                            .related(at.span, format!("this says {first}"));
-                        for c in self.checkpoints_of(e) {
-                            d = self
-                                .with_checkpoint(d, c)
-                                .help(format!("make them agree in {}/config.json", self.configs[c].dir));
-                        }
-                        return Err(self.report(d));
-                    }
-                    Some(_) => {}
-                },
-                Err(Miss::Absent(_)) => {}
-                Err(other) => return Err(other),
-            }
-        }
-        match found {
-            Some((v, _)) => Ok(v),
-            None => {
-                let spellings: Vec<String> = args.iter().map(|a| a.to_string()).collect();
-                let mut d = Diagnostic::error(
-                    codes::CONFIG_KEY,
-                    span,
-                    format!("config.json has none of {}", spellings.join(", ")),
-                )
-                .help("a key of training has no default: add it to config.json, or write its value here");
-                if let Some(c) = args.iter().flat_map(|a| self.checkpoints_of(a)).next() {
-                    d = self.with_checkpoint(d, c);
-                }
-                Err(Miss::Absent(Box::new(d)))
-            }
-        }
-    }
-
-    /// Whether config.json lacks a key or says null, or says one of the values behind it.
-    fn unset(&self, args: &[Expr], component: Option<&str>, locals: &BTreeMap<String, Static>) -> Get {
-        let Some((key, values)) = args.split_first().filter(|(key, _)| self.config_object(key).is_none()) else {
-            return Ok(Static::Bool(false));
-        };
-        let said = match self.get(key, component, locals) {
-            Err(Miss::Absent(_)) | Ok(Static::None) => return Ok(Static::Bool(true)),
-            Ok(said) => said,
-            Err(other) => return Err(other),
-        };
-        for v in values {
-            if statics::equal(&said, &self.get(v, component, locals)?) == Ok(true) {
-                return Ok(Static::Bool(true));
-            }
-        }
-        Ok(Static::Bool(false))
-    }
-
     /// A bound name as seen from a component (or from the system).
     pub fn binding(&self, component: Option<&str>, name: &str, span: Span) -> Get {
         let of_component = component.and_then(|c| self.component(c)).map(|c| &c.bindings);
@@ -364,68 +301,6 @@ impl<'s> Values<'s> {
         }
     }
 
-    /// The value, if it is what every component that takes it declares.
-    fn fitted(&self, owner: Option<&str>, name: &str, v: Static, at: Span, e: Option<&Expr>) -> Get {
-        for (c, file) in self.component_files {
-            let takes = match owner {
-                Some(o) => o == c,
-                None => {
-                    let own = self.component(c).is_some_and(|c| defines(&c.bindings, name));
-                    !own && !self.sets.contains_key(&format!("{c}.{name}"))
-                }
-            };
-            if takes && let Err(d) = fit(&self.files.list[*file], name, v.clone(), at) {
-                return Err(self.report(self.with_source(*d, e)));
-            }
-        }
-        Ok(v)
-    }
-
-    /// The diagnostic with the config.json a value was read from as the place to change it.
-    fn with_source(&self, d: Diagnostic, e: Option<&Expr>) -> Diagnostic {
-        let mut paths = Vec::new();
-        e.iter().for_each(|e| super::given::read(e, &mut paths));
-        let file = paths.iter().find_map(|p| self.config_json(p).and(self.configs.get(p[0])));
-        match file {
-            Some(c) if d.help.is_none() => d.help(format!("change it in {}/config.json, or bind another value", c.dir)),
-            _ => d,
-        }
-    }
-
-    /// A bare word, where parameter or list `name` of a component is of words and nothing else has that name.
-    fn word(&self, owner: Option<&str>, name: &str, e: &Expr) -> Option<Get> {
-        let ExprKind::Name(word) = &e.kind else { return None };
-        let has = |b: &Bindings| defines(b, word);
-        if has(&self.decl.bindings) || owner.and_then(|c| self.component(c)).is_some_and(|c| has(&c.bindings)) {
-            return None;
-        }
-        let mut declared: Option<(&Ident, &[String])> = None;
-        for (_, file) in self.component_files.iter().filter(|(c, _)| owner.is_none_or(|o| o == c.as_str())) {
-            let f = &self.files.list[*file];
-            let params = f.params.iter().filter_map(|p| match &p.kind {
-                ParamKind::OneOf(words) => Some((&p.name, words.as_slice())),
-                _ => None,
-            });
-            let lists = f.lists.iter().filter_map(|l| match &l.kind {
-                ListKind::OneOf(words) => Some((&l.name, words.as_slice())),
-                ListKind::Int => None,
-            });
-            for (n, words) in params.chain(lists).filter(|(n, _)| n.name == name) {
-                if words.contains(word) {
-                    return Some(Ok(Static::Str(word.clone())));
-                }
-                declared = Some((n, words));
-            }
-        }
-        let (declared, words) = declared?;
-        let text = format!("`{name}` is one of {}, `{word}` is none of them", words.join(", "));
-        let d = Diagnostic::error(codes::CONFIG_KEY, e.span, text).related(declared.span, "declared here");
-        Some(Err(self.report(match near_word(words, &Static::Str(word.clone())) {
-            Some(near) => d.help(near),
-            None => d,
-        })))
-    }
-
     pub(super) fn component(&self, name: &str) -> Option<&'s ComponentDecl> {
         self.decl.components.iter().find(|c| c.name.name == name)
     }
@@ -496,7 +371,7 @@ pub(super) fn path_of(e: &Expr) -> Option<Vec<&str>> {
     }
 }
 
-fn defines(b: &Bindings, name: &str) -> bool {
+pub(super) fn defines(b: &Bindings, name: &str) -> bool {
     b.dims.iter().chain(&b.params).any(|(n, _)| n.name == name) || b.lists.iter().any(|(n, _)| n.name == name)
 }
 
