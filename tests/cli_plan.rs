@@ -505,6 +505,54 @@ fn why_not_knows_loops_cases_weights_and_what_no_kernel_computes() {
     assert!(of(&gone, "`g.scores.out` is not computed"), "{gone:?}");
 }
 
+/// A way is one of values, not of kernels: what another op of the same kernel needs is not what the value needs.
+#[test]
+fn why_not_follows_values() {
+    let texts = |more: &[&str]| -> Vec<String> {
+        let v = json(&[&["why-not", RELEASE], more, &["--json"]].concat());
+        let answers = v["answers"].as_array().expect("answers").iter();
+        let told =
+            answers.filter(|a| a["fact"] == false && a["phase"].as_str().is_none_or(|p| !p.starts_with("prefill")));
+        told.map(|a| a["text"].as_str().expect("text").to_owned()).collect()
+    };
+    let all = |more: &[&str], wanted: &str| {
+        let found = texts(more);
+        assert!(!found.is_empty() && found.iter().all(|t| t.contains(wanted)), "{more:?}: {found:?}");
+    };
+    let mixed = ["--law", "mixed"];
+    all(&[&["accepted", "t.layers.mixed.qg.gate"], &mixed[..]].concat(), "`t.layers.mixed.qg.gate` goes to `accepted`");
+    all(&[&["t.features", "tests"], &mixed[..]].concat(), "neither needs the other");
+    // A serial loop inside a kernel is one launch, one of kernels is many.
+    all(&["g.walk.0.j", "g.walk.3.j"], "both are computed by kernel draft.coarse.greedy");
+    let apart = texts(&["d.layers.1.z.a", "d.layers.2.z.a"]);
+    assert!(apart[0].contains("in a launch of its own for each iteration of `d.layers`"), "{apart:?}");
+    assert!(apart.iter().all(|t| !t.contains("both are")), "{apart:?}");
+    // Iterations take their own cases: 4 and 5 are recurrent, 3 and 7 attend.
+    let families = |a: &str, b: &str| texts(&[a, b]).last().expect("an answer").clone();
+    let through = families("t.layers.4.h", "t.layers.5.h");
+    assert!(through.contains("delta_rule") && !through.contains("attention"), "{through}");
+    let through = families("t.layers.3.h", "t.layers.4.h");
+    assert!(through.contains("attention") && !through.contains("delta_rule"), "{through}");
+    // The first iteration begins with what stands before the loop.
+    let kernels = |value: &str| -> Vec<Value> {
+        of_phase(&json(&["explain", RELEASE, value, "--json"]), "verify")["kernels"]
+            .as_array()
+            .expect("kernels")
+            .clone()
+    };
+    let (first, later) = (kernels("t.layers.0.x"), kernels("t.layers.4.x"));
+    assert_eq!((first.len(), later.len()), (1, 1));
+    let embeds = |k: &Value| k["ops"].as_array().expect("ops").iter().any(|op| op == "take t.embeddings");
+    assert!(embeds(&first[0]) && !embeds(&later[0]));
+    // 1, 16, 31, 46 and 61 are kept, of which 31 attends.
+    assert_eq!(kernels("t.layers.features").len(), 2);
+    for (name, wanted) in [("draft.proposal", "write `proposal`"), ("coarse", "stands for several values")] {
+        assert!(expect(2, &["explain", RELEASE, name]).err.contains(wanted));
+    }
+    let shared = run(&["explain", RELEASE, "drafter.context_kv.fill.2.k"]);
+    assert!(shared.out.starts_with("drafter.layers.{l}.z.k is a weight"), "{}{}", shared.out, shared.err);
+}
+
 /// What refused a kernel is named, and nothing is said twice.
 #[test]
 fn refusals_name_what_stands_between() {

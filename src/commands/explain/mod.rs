@@ -7,7 +7,7 @@ mod text;
 
 use super::values::facts::{fact, name};
 use super::values::flow::Flow;
-use super::values::{Found, ValuePath, output_of, unknown, weight_of};
+use super::values::{Found, ValuePath, alias, output_of, unknown, weight_of};
 use crate::args::{ExplainArgs, SpecArgs};
 use crate::exit::Exit;
 use crate::output;
@@ -15,7 +15,8 @@ use crate::planner::{self, Subject};
 use chains::Teller;
 use serde_json::{Value, json};
 use spinec_ir::diag::{CODES, code_info, suggest};
-use spinec_ir::ir::Func;
+use spinec_ir::ir::{Func, OpId};
+use spinec_ir::ops::Effect;
 use spinec_passes::region::is_source;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -71,6 +72,9 @@ fn explain(args: &ExplainArgs, spec: &SpecArgs, value: &str) -> Result<Exit, Exi
         output::error(&why);
         Exit::Usage
     };
+    // A part of a system may know a weight by another name.
+    let shared = alias(&subject.module, value);
+    let value = shared.as_deref().unwrap_or(value);
     let path = ValuePath::parse(value).map_err(wrong)?;
     path.check(&subject.module).map_err(wrong)?;
     let teller = Teller { subject: &subject, compiled: &compiled };
@@ -85,16 +89,17 @@ fn explain(args: &ExplainArgs, spec: &SpecArgs, value: &str) -> Result<Exit, Exi
             continue;
         }
         let flow = Flow::of(func, phase);
-        let mut facts: Vec<String> = found.values.iter().filter_map(|v| fact(&flow, plan, *v)).collect();
+        let values = || found.values.iter().map(|v| (*v, flow.at(*v, &path)));
+        let mut facts: Vec<String> = values().filter_map(|(v, at)| fact(&flow, plan, v, &at)).collect();
         let output = output_of(func, &path.plain).filter(|_| path.indices.is_empty());
         facts.extend(output.map(|v| format!("{} is output `{}` of the phase", name(&flow, v), path.plain)));
         facts.dedup();
         let regions = teller.values(func, &path);
-        let own: Vec<usize> = found.ops.iter().flat_map(|id| flow.computing(*id)).copied().collect();
-        let makers = found.values.iter().flat_map(|v| flow.makers(*v)).collect();
-        let kernels: BTreeSet<usize> = if own.is_empty() { makers } else { own.into_iter().collect() };
-        let readers: BTreeSet<String> =
-            found.values.iter().flat_map(|v| flow.readers(*v)).map(|k| format!("{}.{k}", func.name)).collect();
+        let own: BTreeSet<usize> = found.ops.iter().flat_map(|id| flow.computing(*id)).copied().collect();
+        let makers = || values().flat_map(|(v, at)| flow.makers(v, &at)).map(|l| l.kernel).collect();
+        let kernels: BTreeSet<usize> = if own.is_empty() { makers() } else { own };
+        let readers: BTreeSet<usize> = found.values.iter().flat_map(|v| flow.readers(*v, &path)).collect();
+        let readers: Vec<String> = readers.iter().map(|k| format!("{}.{k}", func.name)).collect();
         phases.push(json!({
             "phase": func.name, "value": path.plain, "facts": facts,
             "ops": kernels::ops(&subject, plan, &flow, &found.ops),
@@ -144,6 +149,10 @@ fn note(subject: &Subject, func: &Func, path: &ValuePath, found: &Found, nowhere
             "not computed: nothing that this phase is asked for needs it, or an equal value stands for it; `clean` drops it"
         });
     }
-    let computed = nowhere && !found.ops.is_empty();
+    let kept = |id: &OpId| {
+        let op = func.op(*id);
+        is_source(op.code) || !op.regions.is_empty() || op.code.def().effect != Effect::Pure
+    };
+    let computed = nowhere && !found.ops.is_empty() && found.ops.iter().all(kept);
     computed.then_some("computed as written: constants, weights, inputs, control and effects are never rewritten")
 }

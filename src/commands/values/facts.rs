@@ -1,7 +1,7 @@
 //! What there is to say about values that no kernel computes as such: inputs, carried and kept values, cases, free accesses.
 
 use super::super::plan::describe;
-use super::flow::{Flow, Way};
+use super::flow::{At, Flow, Way};
 use spinec_ir::ir::{ValueDef, ValueId};
 use spinec_ir::ops::Opcode;
 use spinec_ir::plan::Plan;
@@ -32,15 +32,21 @@ pub fn name(flow: &Flow, v: ValueId) -> String {
     }
 }
 
-/// What a value is if no kernel computes it: one line, or none.
-pub fn fact(flow: &Flow, plan: &Plan, v: ValueId) -> Option<String> {
-    if flow.op(v).is_some_and(|op| !flow.computing(op).is_empty()) {
+/// What a value of some iterations is if no kernel computes it: one line, or none.
+pub fn fact(flow: &Flow, plan: &Plan, v: ValueId, at: &At) -> Option<String> {
+    if flow.computed(v) {
         return None;
     }
     let own = name(flow, v);
-    let from = flow.from(v);
+    let from = flow.from(v, at);
     let sources = |want: fn(&Way) -> bool| {
-        let names: Vec<String> = from.iter().filter(|(_, w)| want(w)).map(|(v, _)| name(flow, *v)).collect();
+        let mut names: Vec<String> = Vec::new();
+        for s in from.iter().filter(|s| want(&s.way)) {
+            let name = name(flow, s.value);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
         names.join(" or ")
     };
     let path = |op| format!("`{}`", flow.func.op(op).loc.path);
@@ -48,13 +54,16 @@ pub fn fact(flow: &Flow, plan: &Plan, v: ValueId) -> Option<String> {
         ValueDef::Param(r, _) if r == flow.func.body => Some(format!("{own} of the phase: {}", flow.func.ty(v))),
         ValueDef::Param(..) => {
             let (first, next) = (sources(|w| matches!(w, Way::Begins(_))), sources(|w| matches!(w, Way::Carried(_))));
-            let around = from.iter().find_map(|(_, w)| match w {
-                Way::Begins(op) | Way::Carried(op) => Some(path(*op)),
+            let around = from.iter().find_map(|s| match s.way {
+                Way::Begins(op) | Way::Carried(op) => Some(path(op)),
                 _ => None,
             })?;
-            Some(format!(
-                "{own} is carried by the loop {around}: {first} in the first iteration, then {next} of the one before"
-            ))
+            let what = match (first.is_empty(), next.is_empty()) {
+                (false, false) => format!("{first} in the first iteration, then {next} of the one before"),
+                (false, true) => format!("{first} in the first iteration"),
+                _ => format!("{next} of the iteration before"),
+            };
+            Some(format!("{own} is carried by the loop {around}: {what}"))
         }
         ValueDef::Result(id, i) => {
             let op = flow.func.op(id);
@@ -78,9 +87,12 @@ pub fn fact(flow: &Flow, plan: &Plan, v: ValueId) -> Option<String> {
                     let w = op.int("weight").and_then(|w| plan.module.weights.get(usize::try_from(w).ok()?));
                     format!("{own} is the weight `{}`", w.map_or("", |w| &w.name))
                 }
+                Opcode::StateOpen | Opcode::StateClose => {
+                    format!("{own} is a state: its ops read and write it where it is")
+                }
                 _ if from.is_empty() => format!("{own} is a constant: it is made wherever it is read"),
                 _ => {
-                    let names: Vec<String> = from.iter().map(|(v, _)| name(flow, *v)).collect();
+                    let names: Vec<String> = from.iter().map(|s| name(flow, s.value)).collect();
                     format!(
                         "{own} costs nothing: its readers look at the elements of {} where they are",
                         names.join(" and ")

@@ -1,42 +1,58 @@
-//! How values reach each other through the kernels, loops and cases of a phase.
+//! How values are had from each other through the kernels, loops and cases of a phase.
 
-use spinec_ir::ir::{Attr, Func, Nest, OpId, ValueDef, ValueId};
+use super::ValuePath;
+use spinec_ir::ir::{Attr, Func, Nest, OpId, RegionId, ValueDef, ValueId};
 use spinec_ir::ops::Opcode;
-use spinec_ir::plan::role::inner_operands;
 use spinec_ir::plan::{Phase, Place};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// A phase seen as values that are made of values.
-pub struct Flow<'a> {
-    pub func: &'a Func,
-    pub phase: &'a Phase,
-    nest: Nest<'a>,
-    /// By op, the kernels that compute it.
-    kernels: Vec<Vec<usize>>,
+/// Iterations of loops, as far as they are known.
+pub type At = BTreeMap<OpId, i64>;
+
+/// Whether two can be of the same iterations.
+pub fn compatible(a: &At, b: &At) -> bool {
+    a.iter().all(|(l, i)| b.get(l).is_none_or(|j| i == j))
 }
 
-/// How a value is had from another without a kernel.
+/// A kernel in iterations of the loops around it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Launch {
+    pub kernel: usize,
+    pub at: At,
+}
+
+/// How a value is had from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// It is read out of it where it lies.
+    /// It is computed or read out of it.
     Read,
+    /// So, and the loop stands around the reader only.
+    Inside(OpId),
     /// A loop begins with it.
     Begins(OpId),
     /// The iteration before hands it on.
     Carried(OpId),
-    /// A loop ends with it.
+    /// A loop ends with it, or keeps it.
     Ends(OpId),
     /// A case yields it.
     Case(OpId),
 }
 
-/// How the result of a kernel reaches another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Route {
-    /// Kernels between the two, in the order data goes.
-    pub between: Vec<usize>,
-    /// Loops and cases on the way, in the order data goes, each with the value that goes in.
-    pub ways: Vec<(Way, ValueId)>,
+/// What a value is had from.
+#[derive(Clone, Debug)]
+pub struct Source {
+    pub value: ValueId,
+    pub at: At,
+    pub way: Way,
+}
+
+/// A phase seen as values that are made of values.
+pub struct Flow<'a> {
+    pub func: &'a Func,
+    pub phase: &'a Phase,
+    pub nest: Nest<'a>,
+    /// By op, the kernels that compute it.
+    kernels: Vec<Vec<usize>>,
 }
 
 impl<'a> Flow<'a> {
@@ -67,137 +83,153 @@ impl<'a> Flow<'a> {
         &self.kernels[self.top(id).index()]
     }
 
-    /// Whether every reader computes an op again.
-    pub fn repeated(&self, id: OpId) -> bool {
-        self.computing(id).len() > 1
-    }
-
-    /// The op that makes a value, if one does.
-    pub fn op(&self, v: ValueId) -> Option<OpId> {
+    /// The op that makes a value; for a parameter inside a scan that is the scan.
+    fn op(&self, v: ValueId) -> Option<OpId> {
         match self.func.value(v).def {
             ValueDef::Result(op, _) => Some(op),
-            // A parameter inside a scan is the scan's.
             ValueDef::Param(r, _) => self.nest.owner(r).filter(|op| !self.computing(*op).is_empty()),
         }
     }
 
-    /// What a value that no kernel computes is had from; nothing for an input, a weight or a constant.
-    pub fn from(&self, v: ValueId) -> Vec<(ValueId, Way)> {
+    /// Whether a kernel computes a value.
+    pub fn computed(&self, v: ValueId) -> bool {
+        self.op(v).is_some_and(|op| !self.computing(op).is_empty())
+    }
+
+    /// The loops around a region, from the inside out.
+    pub fn loops(&self, region: RegionId) -> impl Iterator<Item = OpId> + '_ {
+        self.nest
+            .outwards(region)
+            .filter_map(|r| self.nest.owner(r))
+            .filter(|id| self.func.op(*id).code == Opcode::Loop)
+    }
+
+    /// The iterations that matter in a region.
+    fn trim(&self, region: Option<RegionId>, at: &At) -> At {
+        let around: BTreeSet<OpId> = region.into_iter().flat_map(|r| self.loops(r)).collect();
+        at.iter().filter(|(l, _)| around.contains(l)).map(|(l, i)| (*l, *i)).collect()
+    }
+
+    /// The iterations a path names, of the loops around a value.
+    pub fn at(&self, v: ValueId, path: &ValuePath) -> At {
+        let index = |id: &OpId| path.indices.iter().find(|(p, _)| **p == *self.func.op(*id).loc.path).map(|(_, i)| *i);
+        let loops = self.nest.home(v).into_iter().flat_map(|r| self.loops(r));
+        loops.filter_map(|id| Some((id, index(&id)?))).collect()
+    }
+
+    /// What a value is had from; nothing for an input, a weight or a constant.
+    pub fn from(&self, v: ValueId, at: &At) -> Vec<Source> {
+        let mut out = Vec::new();
+        let mut push = |value: ValueId, way: Way, at: &At| {
+            out.push(Source { value, way, at: self.trim(self.nest.home(value), at) });
+        };
+        let with = |id: OpId, i: i64| {
+            let mut at = at.clone();
+            at.insert(id, i);
+            at
+        };
         match self.func.value(v).def {
             ValueDef::Param(region, i) => {
-                let Some(id) = self.nest.owner(region) else { return Vec::new() };
-                let Some(i) = (i as usize).checked_sub(1) else { return Vec::new() };
-                let first = self.func.op(id).operands.get(i).map(|v| (*v, Way::Begins(id)));
-                let next = self.func.region(region).yields.get(i).map(|v| (*v, Way::Carried(id)));
-                first.into_iter().chain(next).collect()
+                let (Some(id), Some(i)) = (self.nest.owner(region), (i as usize).checked_sub(1)) else { return out };
+                let known = at.get(&id).copied();
+                if let Some(v) = self.func.op(id).operands.get(i).filter(|_| known.is_none_or(|n| n == 0)) {
+                    push(*v, Way::Begins(id), at);
+                }
+                if let Some(v) = self.func.region(region).yields.get(i).filter(|_| known != Some(0)) {
+                    push(*v, Way::Carried(id), &known.map_or_else(|| at.clone(), |n| with(id, n - 1)));
+                }
             }
             ValueDef::Result(id, i) => {
                 let op = self.func.op(id);
-                let yields = |way: Way| {
-                    let of = |r| self.func.region(r).yields.get(i as usize).map(|v| (*v, way));
-                    op.regions.iter().filter_map(|r| of(*r)).collect()
-                };
+                let yielded = |r: &RegionId| self.func.region(*r).yields.get(i as usize).copied();
                 match op.code {
-                    Opcode::Loop if self.computing(id).is_empty() => yields(Way::Ends(id)),
-                    Opcode::Cases if self.computing(id).is_empty() => yields(Way::Case(id)),
-                    _ => inner_operands(self.func, id).into_iter().map(|v| (v, Way::Read)).collect(),
+                    Opcode::Loop => {
+                        let last = || op.dim("extent").and_then(|d| d.as_const()).map(|n| vec![n - 1]);
+                        let iterations = self.kept(id, i as usize).unwrap_or_else(last);
+                        for v in op.regions.iter().filter_map(yielded) {
+                            match &iterations {
+                                Some(list) => list.iter().for_each(|n| push(v, Way::Ends(id), &with(id, *n))),
+                                None => push(v, Way::Ends(id), at),
+                            }
+                        }
+                    }
+                    Opcode::Cases => {
+                        let taken = self.taken(id, at);
+                        let arms = op.regions.iter().enumerate().filter(|(n, _)| taken.contains(n));
+                        arms.filter_map(|(_, r)| yielded(r)).for_each(|v| push(v, Way::Case(id), at));
+                    }
+                    _ => {
+                        let inner = op.regions.iter().filter_map(yielded);
+                        let own = self.nest.region(id);
+                        for v in op.operands.iter().copied().chain(inner) {
+                            let outer: BTreeSet<OpId> =
+                                self.nest.home(v).into_iter().flat_map(|r| self.loops(r)).collect();
+                            let entered = own.and_then(|r| self.loops(r).filter(|l| !outer.contains(l)).last());
+                            push(v, entered.map_or(Way::Read, Way::Inside), at);
+                        }
+                    }
                 }
-            }
-        }
-    }
-
-    /// The kernels that compute a value, or what it is had from.
-    pub fn makers(&self, v: ValueId) -> BTreeSet<usize> {
-        self.sources(v).into_iter().filter_map(|v| self.op(v)).flat_map(|op| self.computing(op)).copied().collect()
-    }
-
-    /// A value and all it is had from without a kernel.
-    pub fn sources(&self, v: ValueId) -> BTreeSet<ValueId> {
-        let (mut out, mut open) = (BTreeSet::new(), vec![v]);
-        while let Some(v) = open.pop() {
-            if out.insert(v) && self.op(v).is_none_or(|op| self.computing(op).is_empty()) {
-                open.extend(self.from(v).into_iter().map(|(v, _)| v));
             }
         }
         out
     }
 
-    /// The kernels that read a value in memory, or row statistics of it.
-    pub fn readers(&self, v: ValueId) -> Vec<usize> {
+    /// The cases of an op that the iterations take.
+    fn taken(&self, id: OpId, at: &At) -> BTreeSet<usize> {
+        let op = self.func.op(id);
+        let select = op.ints("select").unwrap_or_default();
+        let around = op.operands.first().and_then(|v| match self.func.value(*v).def {
+            ValueDef::Param(body, 0) => self.nest.owner(body),
+            _ => None,
+        });
+        let known = around.and_then(|l| at.get(&l)).and_then(|i| select.get(usize::try_from(*i).ok()?));
+        let arms = known.map_or(select, std::slice::from_ref);
+        arms.iter().filter_map(|a| usize::try_from(*a).ok()).collect()
+    }
+
+    /// The loop of kernels that carries a value, or hands it on.
+    pub fn carrying(&self, v: ValueId) -> Option<OpId> {
+        let op = match self.func.value(v).def {
+            ValueDef::Param(r, _) => self.nest.owner(r)?,
+            ValueDef::Result(op, _) => op,
+        };
+        (self.func.op(op).code == Opcode::Loop && self.computing(op).is_empty()).then_some(op)
+    }
+
+    /// The launches that compute a value itself; several if readers repeat it.
+    pub fn own(&self, v: ValueId, at: &At) -> Vec<Launch> {
+        let kernels = self.op(v).map(|op| self.computing(op)).unwrap_or_default();
+        let of = |k: &usize| Launch { kernel: *k, at: self.trim(Some(self.phase.kernels[*k].block), at) };
+        kernels.iter().map(of).collect()
+    }
+
+    /// A value and all it is had from without a kernel.
+    pub fn sources(&self, v: ValueId, at: &At) -> BTreeSet<(ValueId, At)> {
+        let (mut out, mut open) = (BTreeSet::new(), vec![(v, at.clone())]);
+        while let Some((v, at)) = open.pop() {
+            if out.insert((v, at.clone())) && !self.computed(v) {
+                open.extend(self.from(v, &at).into_iter().map(|s| (s.value, s.at)));
+            }
+        }
+        out
+    }
+
+    /// The launches that compute a value, or what it is had from.
+    pub fn makers(&self, v: ValueId, at: &At) -> BTreeSet<Launch> {
+        self.sources(v, at).into_iter().flat_map(|(v, at)| self.own(v, &at)).collect()
+    }
+
+    /// The kernels that read a value in memory, or row statistics of it, in those iterations.
+    pub fn readers(&self, v: ValueId, path: &ValuePath) -> Vec<usize> {
         let of = |p: Place| matches!(p, Place::Buffer(b) if self.phase.buffers[b.index()].value == v);
-        let reads = |k: &usize| self.phase.kernels[*k].reads.iter().any(|a| of(a.place));
+        let reads = |k: &usize| {
+            let kernel = &self.phase.kernels[*k];
+            path.reaches(&self.nest.taken(kernel.block)) && kernel.reads.iter().any(|a| of(a.place))
+        };
         (0..self.phase.kernels.len()).filter(reads).collect()
     }
 
-    /// What the ops of a kernel use that it does not make.
-    fn outside(&self, k: usize) -> Vec<ValueId> {
-        let ops = &self.phase.kernels[k].ops;
-        let made: BTreeSet<ValueId> = ops.iter().flat_map(|id| self.func.op(*id).results.clone()).collect();
-        let used: BTreeSet<ValueId> = ops.iter().flat_map(|id| inner_operands(self.func, *id)).collect();
-        used.difference(&made).copied().collect()
-    }
-
-    /// The way from a kernel of `from` to one of `to` with the fewest kernels between them. `apart` asks that so many
-    /// iterations of the loops of a path are crossed; otherwise at most one iteration is.
-    pub fn route(&self, from: &BTreeSet<usize>, to: &BTreeSet<usize>, apart: Option<(&str, i64)>) -> Option<Route> {
-        struct Stop {
-            value: ValueId,
-            crossed: i64,
-            back: Option<usize>,
-            way: Option<Way>,
-            kernel: Option<usize>,
-        }
-        let most = apart.map_or(1, |(_, n)| n);
-        let mut stops: Vec<Stop> = Vec::new();
-        let mut seen: BTreeSet<(ValueId, i64)> = BTreeSet::new();
-        let mut open: VecDeque<usize> = VecDeque::new();
-        for value in to.iter().flat_map(|k| self.outside(*k)) {
-            open.push_back(stops.len());
-            stops.push(Stop { value, crossed: 0, back: None, way: None, kernel: None });
-        }
-        while let Some(at) = open.pop_front() {
-            let (value, crossed) = (stops[at].value, stops[at].crossed);
-            if !seen.insert((value, crossed)) {
-                continue;
-            }
-            let op = self.op(value).filter(|op| !self.computing(*op).is_empty());
-            let Some(op) = op.filter(|op| !self.repeated(*op) || self.computing(*op).iter().any(|k| from.contains(k)))
-            else {
-                for (value, way) in self.from(value) {
-                    let counts = match way {
-                        Way::Carried(id) => apart.is_none_or(|(path, _)| *self.func.op(id).loc.path == *path),
-                        _ => false,
-                    };
-                    let crossed = crossed + i64::from(counts);
-                    if crossed <= most {
-                        open.push_front(stops.len());
-                        stops.push(Stop { value, crossed, back: Some(at), way: Some(way), kernel: None });
-                    }
-                }
-                continue;
-            };
-            let kernels = self.computing(op);
-            if kernels.iter().any(|k| from.contains(k)) && apart.is_none_or(|(_, n)| n == crossed) {
-                let mut route = Route { between: Vec::new(), ways: Vec::new() };
-                let mut step = Some(at);
-                while let Some(s) = step.map(|i| &stops[i]) {
-                    route.between.extend(s.kernel);
-                    route.ways.extend(s.way.filter(|w| *w != Way::Read).map(|w| (w, s.value)));
-                    step = s.back;
-                }
-                return Some(route);
-            }
-            for k in kernels {
-                for value in self.outside(*k) {
-                    open.push_back(stops.len());
-                    stops.push(Stop { value, crossed, back: Some(at), way: None, kernel: Some(*k) });
-                }
-            }
-        }
-        None
-    }
-
-    /// The kept iterations of a result of a loop, if it is a kept one.
+    /// The kept iterations of a result of a loop, all if none are listed; none if it is a carried one.
     pub fn kept(&self, id: OpId, result: usize) -> Option<Option<Vec<i64>>> {
         let op = self.func.op(id);
         let at = result.checked_sub(op.operands.len())?;

@@ -3,9 +3,11 @@
 pub mod facts;
 pub mod flow;
 mod path;
+mod route;
 mod unknown;
 mod weights;
 
 pub use path::{Found, ValuePath, output_of};
+pub use route::Route;
 pub use unknown::unknown;
-pub use weights::{Named, weight_of};
+pub use weights::{Named, alias, weight_of};

@@ -107,10 +107,13 @@ impl ValuePath {
             return Ok(());
         }
         for (path, at) in &self.indices {
-            let Some(most) = module.funcs.iter().flat_map(|f| extents(f, path)).max() else {
+            let extents: Vec<Option<i64>> = module.funcs.iter().flat_map(|f| extents(f, path)).collect();
+            if extents.is_empty() {
                 return Err(format!("`{path}` is no loop and has no index: write `{}`", self.plain));
-            };
-            if *at >= most {
+            }
+            // One that is known when the phase runs takes any index.
+            let most = extents.into_iter().collect::<Option<Vec<i64>>>().and_then(|e| e.into_iter().max());
+            if let Some(most) = most.filter(|most| at >= most) {
                 return Err(format!("`{path}` has the indices 0 to {}, {at} is none of them", most - 1));
             }
         }
@@ -123,7 +126,10 @@ impl ValuePath {
             plain.find(f).values.iter().any(home)
         };
         let at: Vec<String> = self.indices.iter().map(|(l, i)| format!("index {i} of `{l}`")).collect();
-        Err(if there.iter().any(|f| inside(&f)) {
+        let own_loop = |f: &&Func| (0..f.ops.len() as u32).any(|id| is_loop(f, OpId(id), &self.plain));
+        Err(if there.iter().any(own_loop) {
+            format!("`{}` is a loop: name a value that it computes, as in `{}.3.NAME`", self.plain, self.plain)
+        } else if there.iter().any(inside) {
             format!("`{}` is a value of another case than that of {}", self.plain, at.join(" and "))
         } else {
             format!("`{}` is not computed in an iteration: it has no index", self.plain)
@@ -152,10 +158,10 @@ fn is_loop(func: &Func, id: OpId, path: &str) -> bool {
     op.code == Opcode::Loop && *op.loc.path == *path
 }
 
-/// Extents of the loops of a path, where they are known.
-fn extents(func: &Func, path: &str) -> Vec<i64> {
+/// Extents of the loops of a path; none where it is known only when the phase runs.
+fn extents(func: &Func, path: &str) -> Vec<Option<i64>> {
     let loops = (0..func.ops.len() as u32).map(OpId).filter(|id| is_loop(func, *id, path));
-    loops.filter_map(|id| func.op(id).dim("extent").and_then(|d| d.as_const())).collect()
+    loops.map(|id| func.op(id).dim("extent").and_then(|d| d.as_const())).collect()
 }
 
 /// The value that a function hands out under a name.

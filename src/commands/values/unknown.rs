@@ -31,6 +31,10 @@ pub fn unknown(spec: &SpecArgs, plan: &PlanArgs, modules: [&Module; 2], path: &s
     names.retain(|n| !n.is_empty());
     names.sort_unstable();
     names.dedup();
+    let inside = format!("{}.", parsed.plain);
+    if let Some(part) = names.iter().find(|n| n.starts_with(&inside)) {
+        return format!("`{path}` stands for several values: name one, such as `{part}`");
+    }
     let near = suggest(&parsed.plain, names.iter().copied());
     let help = near.map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
     format!("no phase has a value `{path}`{help}")
@@ -44,6 +48,13 @@ fn other(module: &Module, path: &str) -> Option<String> {
     }
     if module.states.iter().any(|s| s.name == path) {
         return Some(format!("`{path}` is a state and no value: `spinec explain` shows the kernels that use it"));
+    }
+    for f in &module.funcs {
+        let phase = f.name.split('.').next().unwrap_or_default();
+        let name = path.strip_prefix(phase).and_then(|rest| rest.strip_prefix('.'));
+        if let Some(name) = name.filter(|n| f.outputs.iter().chain(&f.inputs).any(|o| o == n)) {
+            return Some(format!("inputs and outputs of phases go by their own names: write `{name}`"));
+        }
     }
     let phase = |f: &Func| f.name == path || f.name.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
     let kernel = module.funcs.iter().any(|f| path.strip_prefix(&*f.name).is_some_and(|rest| rest.starts_with('.')));

@@ -70,3 +70,22 @@ pub fn weight_of(module: &Module, name: &str) -> Result<Option<Named>, String> {
     }
     Ok(None)
 }
+
+/// The name of the weight that a part of a system knows by another: a shared one, or one taken from other loops.
+pub fn alias(module: &Module, name: &str) -> Option<String> {
+    let asked: Vec<&str> = name.split('.').collect();
+    let index = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit());
+    let reads = module.funcs.iter().flat_map(|f| &f.ops).filter(|op| op.code == Opcode::Weight);
+    for op in reads {
+        let own: Vec<&str> = op.loc.path.split('.').collect();
+        let fits = |(a, b): (&&str, &&str)| a == b || a.starts_with('{') && index(b);
+        if own.len() != asked.len() || !own.iter().zip(&asked).all(fits) {
+            continue;
+        }
+        let weight = &module.weights.get(usize::try_from(op.int("weight")?).ok()?)?.name;
+        let mut indices = own.iter().zip(&asked).filter(|(a, b)| a.starts_with('{') && index(b)).map(|(_, b)| *b);
+        let part = |p: &'_ str| if p.starts_with('{') { indices.next().unwrap_or(p).to_owned() } else { p.to_owned() };
+        return Some(weight.split('.').map(part).collect::<Vec<_>>().join("."));
+    }
+    None
+}

@@ -2,7 +2,7 @@
 
 mod relation;
 
-use super::values::{ValuePath, unknown, weight_of};
+use super::values::{ValuePath, alias, unknown, weight_of};
 use crate::args::WhyNotArgs;
 use crate::exit::Exit;
 use crate::output;
@@ -26,10 +26,11 @@ fn show(args: &WhyNotArgs) -> Result<Exit, Exit> {
     };
     let mut sides = Vec::new();
     for given in [&args.a, &args.b] {
+        let shared = alias(&subject.module, given);
         let path = ValuePath::parse(given).map_err(wrong)?;
         path.check(&subject.module).map_err(wrong)?;
         let written = |m: &spinec_ir::ir::Module| m.funcs.iter().any(|f| !path.find(f).is_empty());
-        let weight = weight_of(&plan.module, given).map_err(wrong)?;
+        let weight = weight_of(&plan.module, shared.as_deref().unwrap_or(given)).map_err(wrong)?;
         let known = written(&subject.module) || written(&plan.module);
         if !known && weight.is_none() {
             return Err(wrong(unknown(&args.spec, &args.plan, [&plan.module, &subject.module], given)));
@@ -44,7 +45,7 @@ fn show(args: &WhyNotArgs) -> Result<Exit, Exit> {
             .iter()
             .map(|a| {
                 json!({
-                    "phase": a.phase, "shared": a.shared, "reason": a.reason.map(|r| r.name()), "text": a.text,
+                    "phase": a.phase, "fact": a.fact, "shared": a.shared, "reason": a.reason.map(|r| r.name()), "text": a.text,
                 })
             })
             .collect();

@@ -2,11 +2,10 @@
 
 use super::super::plan::describe;
 use super::super::values::facts::{fact, name};
-use super::super::values::flow::{Flow, Route, Way};
-use super::super::values::{Found, Named, ValuePath};
+use super::super::values::flow::{At, Flow, Launch, Way, compatible};
+use super::super::values::{Found, Named, Route, ValuePath};
 use spinec_ir::ir::{Func, Module, Nest, RegionId, ValueId};
-use spinec_ir::ops::Opcode;
-use spinec_ir::plan::{Place, Plan, Reason};
+use spinec_ir::plan::{Access, Family, Place, Plan, Reason};
 use std::collections::BTreeSet;
 
 /// Most kernels that are listed one by one.
@@ -33,22 +32,39 @@ pub struct Relation<'a> {
 /// What is said of a phase, or of all.
 pub struct Answer {
     pub phase: Option<String>,
+    /// It says what one of the values is, and nothing of the two.
+    pub fact: bool,
     pub shared: bool,
     pub reason: Option<Reason>,
     pub text: String,
 }
 
-/// Takes an answer about a phase: whether a kernel is shared, the reason of the closed list, the text.
-type Say<'a> = dyn FnMut(bool, Option<Reason>, String) + 'a;
+/// Takes an answer about a phase: whether it is about one value only, whether a kernel is shared, the reason of the closed list, the text.
+type Say<'a> = dyn FnMut(bool, bool, Option<Reason>, String) + 'a;
 
 /// Where a value is in a phase.
 struct Home {
-    /// The kernels that compute it, or those that compute what it is had from.
-    kernels: BTreeSet<usize>,
-    /// What it is if no kernel computes it.
+    /// The values, in the iterations that were named.
+    values: Vec<(ValueId, At)>,
+    /// The launches that compute them, or those that compute what they are had from.
+    launches: BTreeSet<Launch>,
+    /// What they are if no kernel computes them.
     facts: Vec<String>,
-    /// Nothing is left of it.
+    /// Nothing is left of them.
     gone: bool,
+}
+
+impl Home {
+    /// What is computed in a block.
+    fn within(&self, flow: &Flow, block: RegionId) -> Home {
+        let here = |l: &Launch| flow.phase.kernels[l.kernel].block == block;
+        Home {
+            values: self.values.iter().filter(|(v, at)| flow.makers(*v, at).iter().any(here)).cloned().collect(),
+            launches: self.launches.iter().filter(|l| here(l)).cloned().collect(),
+            facts: self.facts.clone(),
+            gone: self.gone,
+        }
+    }
 }
 
 impl Relation<'_> {
@@ -87,140 +103,130 @@ impl Relation<'_> {
                     self.a.given, self.b.given
                 )
             };
-            out.push(Answer { phase: None, shared: false, reason: None, text });
+            out.push(Answer { phase: None, fact: false, shared: false, reason: None, text });
         }
         out
     }
 
     fn home(&self, flow: &Flow, side: &Side, found: &Found) -> Home {
-        // Ops the iterations do not reach are not among those found.
-        let own: BTreeSet<usize> = found.ops.iter().flat_map(|id| flow.computing(*id)).copied().collect();
-        let computed = |v| flow.op(v).is_some_and(|op| !flow.computing(op).is_empty());
-        let mut facts: Vec<String> = Vec::new();
-        if own.is_empty() {
-            facts = found.values.iter().filter(|v| !computed(**v)).filter_map(|v| fact(flow, self.plan, *v)).collect();
-            facts.dedup();
-        }
+        let values: Vec<(ValueId, At)> = found.values.iter().map(|v| (*v, flow.at(*v, &side.path))).collect();
         // The value has a name where it is written: what is left of its expression is not the value.
         let named = |f: &Func| side.path.find(f).values.iter().any(|v| names(f, *v, &side.path.plain));
         let lost = self.lowered.func(&flow.func.name).is_some_and(named) && !named(flow.func);
         if found.is_empty() || lost {
-            facts = vec![format!(
-                "`{}` is not computed in this phase: `spinec explain` shows what became of it",
-                side.given
-            )];
-            return Home { kernels: BTreeSet::new(), facts, gone: true };
+            let text =
+                format!("`{}` is not computed in this phase: `spinec explain` shows what became of it", side.given);
+            return Home { values: Vec::new(), launches: BTreeSet::new(), facts: vec![text], gone: true };
         }
-        let kernels = if own.is_empty() { found.values.iter().flat_map(|v| flow.makers(*v)).collect() } else { own };
-        Home { kernels, facts, gone: false }
+        let own: BTreeSet<Launch> = values.iter().flat_map(|(v, at)| flow.own(*v, at)).collect();
+        if !own.is_empty() {
+            return Home { values, launches: own, facts: Vec::new(), gone: false };
+        }
+        let mut facts: Vec<String> = values.iter().filter_map(|(v, at)| fact(flow, self.plan, *v, at)).collect();
+        facts.dedup();
+        let launches = values.iter().flat_map(|(v, at)| flow.makers(*v, at)).collect();
+        Home { values, launches, facts, gone: false }
     }
 
     fn phase(&self, flow: &Flow, found: &[Found; 2], out: &mut Vec<Answer>) {
-        let (mut a, mut b) = (self.home(flow, self.a, &found[0]), self.home(flow, self.b, &found[1]));
-        let mut say = |shared: bool, reason: Option<Reason>, text: String| {
-            out.push(Answer { phase: Some(flow.func.name.clone()), shared, reason, text });
+        let (a, b) = (self.home(flow, self.a, &found[0]), self.home(flow, self.b, &found[1]));
+        let mut say = |fact: bool, shared: bool, reason: Option<Reason>, text: String| {
+            out.push(Answer { phase: Some(flow.func.name.clone()), fact, shared, reason, text });
         };
-        for f in a.facts.iter().chain(&b.facts) {
-            say(false, None, f.clone());
-        }
-        if a.gone || b.gone || a.kernels.is_empty() || b.kernels.is_empty() {
-            for (side, home) in [(self.a, &a), (self.b, &b)].into_iter().filter(|(_, h)| !h.kernels.is_empty()) {
-                let list: Vec<String> = home.kernels.iter().map(|k| kernel(flow, *k)).collect();
-                say(false, None, format!("`{}` is computed by {}", side.given, list.join(", ")));
+        let facts: Vec<&String> = a.facts.iter().chain(b.facts.iter().filter(|f| !a.facts.contains(f))).collect();
+        facts.into_iter().for_each(|f| say(true, false, None, f.clone()));
+        if a.launches.is_empty() || b.launches.is_empty() {
+            for (side, home) in [(self.a, &a), (self.b, &b)].into_iter().filter(|(_, h)| !h.launches.is_empty()) {
+                let text = format!("`{}` is computed by {}", side.given, list(flow, &home.launches));
+                say(true, false, None, text);
             }
-            return;
-        }
-        let apart = self.apart();
-        let distance = apart.as_ref().map_or(0, |(_, n)| *n);
-        let shared: Vec<usize> = a.kernels.intersection(&b.kernels).copied().collect();
-        if distance == 0 && !shared.is_empty() {
-            let made = if a.facts.is_empty() && b.facts.is_empty() { "both are" } else { "what they are had from is" };
-            let block = |k: usize| flow.phase.kernels[k].block;
-            let blocks: BTreeSet<RegionId> = shared.iter().map(|k| block(*k)).collect();
-            for k in shared {
-                say(true, None, format!("{made} computed by {}", kernel(flow, k)));
+            // An input reaches kernels all the same.
+            if a.gone || b.gone {
+                return;
             }
-            // In other cases of a loop they may be computed otherwise.
-            for home in [&mut a, &mut b] {
-                home.kernels.retain(|k| !blocks.contains(&block(*k)));
-            }
-            if !a.kernels.is_empty() && !b.kernels.is_empty() {
-                self.cases(flow, &a, &b, None, &mut say);
-            }
-            return;
+            return self.apart(flow, &a, &b, &mut say);
         }
-        for k in shared {
-            let of = apart.as_ref().map_or("", |(p, _)| p);
-            let text =
-                format!("{} computes both, in a launch of its own for each iteration of `{of}`", kernel(flow, k));
-            say(false, Some(Reason::Control), text);
-        }
-        self.cases(flow, &a, &b, apart.as_ref().map(|(p, n)| (p.as_str(), *n)), &mut say);
-    }
-
-    /// Case by case, where both are computed in several cases of a loop.
-    fn cases(&self, flow: &Flow, a: &Home, b: &Home, apart: Option<(&str, i64)>, say: &mut Say) {
-        let blocks =
-            |h: &Home| -> BTreeSet<RegionId> { h.kernels.iter().map(|k| flow.phase.kernels[*k].block).collect() };
-        let (of_a, of_b) = (blocks(a), blocks(b));
-        if of_a != of_b || of_a.len() < 2 || apart.is_some_and(|(_, n)| n != 0) {
-            return self.apart_in(flow, a, b, apart, say);
+        // Case by case, where both are computed in several cases of a loop.
+        let blocks = |h: &Home| -> BTreeSet<RegionId> {
+            h.launches.iter().map(|l| flow.phase.kernels[l.kernel].block).collect()
+        };
+        let (of_a, of_b) = (blocks(&a), blocks(&b));
+        if of_a != of_b {
+            return self.pair(flow, &a, &b, &mut say);
         }
         for block in of_a {
-            let only = |h: &Home| Home {
-                kernels: h.kernels.iter().copied().filter(|k| flow.phase.kernels[*k].block == block).collect(),
-                facts: Vec::new(),
-                gone: false,
-            };
-            self.apart_in(flow, &only(a), &only(b), apart, say);
+            self.pair(flow, &a.within(flow, block), &b.within(flow, block), &mut say);
         }
     }
 
-    /// Why kernels that are not the same are not one; `apart` says by how many iterations of which loops they are apart.
-    fn apart_in(&self, flow: &Flow, a: &Home, b: &Home, apart: Option<(&str, i64)>, say: &mut Say) {
-        let distance = apart.map_or(0, |(_, n)| n);
-        if distance == 0 && self.decisions(flow, a, b, say) {
+    /// Whether launches are the same, and why not.
+    fn pair(&self, flow: &Flow, a: &Home, b: &Home, say: &mut Say) {
+        let pairs = || a.launches.iter().flat_map(|x| b.launches.iter().map(move |y| (x, y)));
+        let same: Vec<_> = pairs().filter(|(x, y)| x.kernel == y.kernel).collect();
+        let shared: BTreeSet<usize> =
+            same.iter().filter(|(x, y)| compatible(&x.at, &y.at)).map(|(x, _)| x.kernel).collect();
+        if !shared.is_empty() {
+            let made = if a.facts.is_empty() && b.facts.is_empty() { "both are" } else { "what they are had from is" };
+            for k in shared {
+                let scan = flow.phase.kernels[k].family == Family::Scan && self.indexed();
+                let inside = if scan { ": the loop runs inside the kernel" } else { "" };
+                say(false, true, None, format!("{made} computed by {}{inside}", kernel(flow, k)));
+            }
             return;
         }
-        let ahead = flow.route(&a.kernels, &b.kernels, apart.filter(|(_, n)| *n >= 0));
-        let back = flow.route(&b.kernels, &a.kernels, apart.filter(|(_, n)| *n <= 0).map(|(p, n)| (p, -n)));
-        let ahead = ahead.filter(|_| apart.is_none_or(|(_, n)| n >= 0)).map(|r| (r, self.a, self.b, a, b));
-        let back = back.filter(|_| apart.is_none_or(|(_, n)| n <= 0)).map(|r| (r, self.b, self.a, b, a));
+        for (x, y) in same {
+            let other = x.at.iter().find(|(l, i)| y.at.get(l).is_some_and(|j| j != *i));
+            let of = other.map_or("", |(l, _)| &flow.func.op(*l).loc.path);
+            let text = format!(
+                "{} computes both, in a launch of its own for each iteration of `{of}`",
+                kernel(flow, x.kernel)
+            );
+            say(false, false, Some(Reason::Control), text);
+        }
+        self.apart(flow, a, b, say);
+    }
+
+    fn indexed(&self) -> bool {
+        !self.a.path.indices.is_empty() && !self.b.path.indices.is_empty()
+    }
+
+    /// Why launches are two: by which way one value reaches the other, or what was decided about their kernels.
+    fn apart(&self, flow: &Flow, a: &Home, b: &Home, say: &mut Say) {
+        let ahead = flow.route(&a.values, &b.values).map(|r| (r, self.a, self.b, a, b));
+        let back = flow.route(&b.values, &a.values).map(|r| (r, self.b, self.a, b, a));
         let best = match (ahead, back) {
-            (Some(x), Some(y)) => Some(if y.0.rank() < x.0.rank() { y } else { x }),
+            (Some(x), Some(y)) => Some(if rank(&y.0) < rank(&x.0) { y } else { x }),
             (x, y) => x.or(y),
         };
+        let near = best.as_ref().is_none_or(|(r, ..)| r.between.is_empty() && r.ways.is_empty());
+        if near && self.decisions(flow, a, b, say) {
+            return;
+        }
         match best {
             Some((route, from, to, hf, ht)) => {
                 let (reason, text) = tell(flow, &route, from, to, hf, ht);
-                say(false, Some(reason), text);
+                say(false, false, reason, text);
             }
-            None => say(false, None, independent(flow, a, b)),
+            None => say(false, false, None, independent(flow, a, b)),
         }
     }
 
     /// The records about the kernels of both; false if there are none.
     fn decisions(&self, flow: &Flow, a: &Home, b: &Home, say: &mut Say) -> bool {
-        let of = |h: &Home, id| flow.computing(id).iter().any(|k| h.kernels.contains(k));
+        let meet = a.launches.iter().any(|x| b.launches.iter().any(|y| compatible(&x.at, &y.at)));
+        let of = |h: &Home, id| flow.computing(id).iter().any(|k| h.launches.iter().any(|l| l.kernel == *k));
         let between = flow.phase.decisions.iter().filter(|d| {
             let (p, c) = (d.producer, d.consumer);
-            !d.accepted && (of(a, p) && of(b, c) || of(b, p) && of(a, c))
+            meet && !d.accepted && (of(a, p) && of(b, c) || of(b, p) && of(a, c))
         });
         let mut any = false;
         for d in between {
             any = true;
             let (p, c) = (describe(flow.func, d.producer), describe(flow.func, d.consumer));
-            say(false, Some(d.reason), format!("{p} -> {c}: {} ({}): {}", d.reason.name(), d.reason.doc(), d.detail));
+            let text = format!("{p} -> {c}: {} ({}): {}", d.reason.name(), d.reason.doc(), d.detail);
+            say(false, false, Some(d.reason), text);
         }
         any
-    }
-
-    /// The loop both were given an index of, and how many iterations later the second is.
-    fn apart(&self) -> Option<(String, i64)> {
-        self.a.path.indices.iter().find_map(|(path, i)| {
-            let other = self.b.path.indices.iter().find(|(p, _)| p == path)?;
-            Some((path.clone(), other.1 - i))
-        })
     }
 
     /// What is said of a weight and a value.
@@ -239,7 +245,11 @@ impl Relation<'_> {
         let list: Vec<String> = (0..flow.phase.kernels.len())
             .filter(reads)
             .map(|k| {
-                let both = if home.kernels.contains(&k) { format!(" with `{}`", other.given) } else { String::new() };
+                let both = if home.launches.iter().any(|l| l.kernel == k) {
+                    format!(" with `{}`", other.given)
+                } else {
+                    String::new()
+                };
                 format!("{}{both}", kernel(flow, k))
             })
             .collect();
@@ -248,25 +258,29 @@ impl Relation<'_> {
         } else {
             format!("weight `{w}` {how}; it is read by {}", list.join(", "))
         };
-        Answer { phase: Some(flow.func.name.clone()), shared: false, reason: None, text }
+        Answer { phase: Some(flow.func.name.clone()), fact: false, shared: false, reason: None, text }
     }
 }
 
-impl Route {
-    fn rank(&self) -> (usize, usize) {
-        (self.between.len(), self.ways.len())
-    }
+fn rank(r: &Route) -> (usize, usize) {
+    (r.between.len(), r.ways.len())
 }
 
 fn kernel(flow: &Flow, k: usize) -> String {
     format!("kernel {}.{k} ({})", flow.func.name, flow.phase.kernels[k].family.name())
 }
 
+/// Kernels of launches, each once.
+fn list(flow: &Flow, launches: &BTreeSet<Launch>) -> String {
+    let kernels: BTreeSet<usize> = launches.iter().map(|l| l.kernel).collect();
+    kernels.into_iter().map(|k| kernel(flow, k)).collect::<Vec<_>>().join(", ")
+}
+
 /// Why kernels that a route joins are two.
-fn tell(flow: &Flow, route: &Route, from: &Side, to: &Side, hf: &Home, ht: &Home) -> (Reason, String) {
+fn tell(flow: &Flow, route: &Route, from: &Side, to: &Side, hf: &Home, ht: &Home) -> (Option<Reason>, String) {
     let (a, b) = (from.given, to.given);
     if !route.between.is_empty() {
-        let mut list: Vec<String> = route.between.iter().map(|k| kernel(flow, *k)).collect();
+        let mut list: Vec<String> = route.between.iter().map(|l| kernel(flow, l.kernel)).collect();
         if list.len() > SHOWN {
             let more = list.len() - SHOWN + 1;
             list.truncate(SHOWN - 1);
@@ -274,59 +288,67 @@ fn tell(flow: &Flow, route: &Route, from: &Side, to: &Side, hf: &Home, ht: &Home
         }
         let word = if list.len() == 1 { "stands" } else { "stand" };
         let reason = Reason::Cycle;
-        return (
-            reason,
-            format!(
-                "{} ({}): `{a}` goes to `{b}` through {}, which {word} between the two",
-                reason.name(),
-                reason.doc(),
-                list.join(", ")
-            ),
+        let text = format!(
+            "{} ({}): `{a}` goes to `{b}` through {}, which {word} between the two",
+            reason.name(),
+            reason.doc(),
+            list.join(", ")
         );
+        return (Some(reason), text);
     }
-    let reason = Reason::Control;
     let mut how: Vec<String> = Vec::new();
     for (way, v) in &route.ways {
         let path = |op| format!("`{}`", flow.func.op(op).loc.path);
         let v = name(flow, *v);
         how.push(match *way {
             Way::Begins(op) => format!("the loop {} begins with {v}", path(op)),
+            Way::Inside(op) => format!("the loop {} uses {v} from outside", path(op)),
             Way::Carried(op) => format!("the loop {} carries {v} into its next iteration", path(op)),
-            Way::Ends(op) => format!("the loop {} ends with {v}", path(op)),
-            Way::Case(op) if flow.func.op(op).code == Opcode::Cases => format!("a case ends with {v}"),
-            Way::Case(_) | Way::Read => v,
+            Way::Ends(op) if hf.launches.is_empty() => format!("the loop {} hands on {v}", path(op)),
+            Way::Ends(op) => format!("the loop {} ends with {v} or keeps it", path(op)),
+            Way::Case(_) => format!("a case ends with {v}"),
+            Way::Read => v,
         });
     }
+    if how.is_empty() {
+        let carrying = |(v, _): &(ValueId, At)| flow.carrying(*v).map(|op| flow.func.op(op).loc.path.clone());
+        how.extend(hf.values.iter().find_map(carrying).map(|path| format!("the loop `{path}` hands on {a}")));
+    }
     how.dedup();
+    if how.is_empty() || hf.launches.is_empty() || ht.launches.is_empty() {
+        let how = if how.is_empty() { String::new() } else { format!(": {}", how.join(", ")) };
+        return (None, format!("`{b}` is had from `{a}` with no other kernel between{how}"));
+    }
+    let reason = Reason::Control;
     let mut text = format!("`{a}` goes to `{b}`: {} ({}): {}", reason.name(), reason.doc(), how.join(", "));
     // What a kernel leaves behind of a row is finished by the reader, across iterations too.
-    if partial(flow, &hf.kernels, &ht.kernels) {
+    if partial(flow, &hf.launches, &ht.launches) {
         text += "; the first kernel leaves row statistics, which the second finishes";
     }
-    (reason, text)
+    (Some(reason), text)
 }
 
-/// Whether kernels finish row statistics that others leave behind.
-fn partial(flow: &Flow, from: &BTreeSet<usize>, to: &BTreeSet<usize>) -> bool {
+/// Whether launches finish row statistics that others leave behind.
+fn partial(flow: &Flow, from: &BTreeSet<Launch>, to: &BTreeSet<Launch>) -> bool {
     let phase = flow.phase;
-    let statistic = |a: &spinec_ir::plan::Access| match a.place {
+    let statistic = |a: &Access| match a.place {
         Place::Buffer(b) => Some(&phase.buffers[b.index()]).filter(|b| b.partial).map(|b| b.value),
         _ => None,
     };
-    let left: BTreeSet<ValueId> = from.iter().flat_map(|k| &phase.kernels[*k].writes).filter_map(statistic).collect();
-    let finished = to.iter().flat_map(|k| &phase.kernels[*k].reads).filter_map(statistic);
-    finished.flat_map(|v| flow.sources(v)).any(|v| left.contains(&v))
+    let kernel = |l: &Launch| &phase.kernels[l.kernel];
+    let left: BTreeSet<ValueId> = from.iter().flat_map(|l| &kernel(l).writes).filter_map(statistic).collect();
+    let mut finished = to.iter().flat_map(|l| kernel(l).reads.iter().filter_map(statistic).map(move |v| (v, &l.at)));
+    finished.any(|(v, at)| flow.sources(v, at).iter().any(|(v, _)| left.contains(v)))
 }
 
-/// What is said of two kernels neither of which needs the other.
+/// What is said of two values neither of which needs the other.
 fn independent(flow: &Flow, a: &Home, b: &Home) -> String {
+    if a.launches.is_empty() || b.launches.is_empty() {
+        return "neither needs the other".to_owned();
+    }
     let reads = |h: &Home| -> BTreeSet<Place> {
-        h.kernels
-            .iter()
-            .flat_map(|k| &flow.phase.kernels[*k].reads)
-            .map(|a| a.place)
-            .filter(|p| matches!(p, Place::Buffer(_)))
-            .collect()
+        let all = h.launches.iter().flat_map(|l| &flow.phase.kernels[l.kernel].reads).map(|a| a.place);
+        all.filter(|p| matches!(p, Place::Buffer(_))).collect()
     };
     let common: Vec<String> = reads(a)
         .intersection(&reads(b))
@@ -335,8 +357,7 @@ fn independent(flow: &Flow, a: &Home, b: &Home) -> String {
             _ => None,
         })
         .collect();
-    let list = |h: &Home| h.kernels.iter().map(|k| kernel(flow, *k)).collect::<Vec<_>>().join(", ");
-    let kernels = format!("{} and {}", list(a), list(b));
+    let kernels = format!("{} and {}", list(flow, &a.launches), list(flow, &b.launches));
     if common.is_empty() {
         format!("neither needs the other, and their kernels read nothing in common: {kernels}")
     } else {
