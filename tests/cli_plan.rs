@@ -484,7 +484,8 @@ fn why_not_knows_loops_cases_weights_and_what_no_kernel_computes() {
     all("t.layers.3.out", "t.layers.4.h", "control".into(), &carried);
     all("t.layers.3.out", "t.layers.3.h", "cycle".into(), &["`t.layers.3.h` goes to `t.layers.3.out`"]);
     all("t.layers.3.h", "t.layers.4.h", "cycle".into(), &["stand between the two"]);
-    all("t.layers.5.out", "t.final", "control".into(), &["the loop `t.layers` ends with"]);
+    all("t.layers.63.out", "t.final", "control".into(), &["the loop `t.layers` ends with `t.layers.out`"]);
+    all("t.layers.5.out", "t.final", "cycle".into(), &["more launches, which stand between the two"]);
     all("t.layers.h", "t.layers.mixed.out", "cycle".into(), &["stands between the two"]);
     all(
         "target.embed",

@@ -32,7 +32,7 @@ pub fn unknown(spec: &SpecArgs, plan: &PlanArgs, modules: [&Module; 2], path: &s
     names.sort_unstable();
     names.dedup();
     let inside = format!("{}.", parsed.plain);
-    if let Some(part) = names.iter().find(|n| n.starts_with(&inside)) {
+    if let Some(part) = names.iter().find(|n| path == parsed.plain && n.starts_with(&inside)) {
         return format!("`{path}` stands for several values: name one, such as `{part}`");
     }
     let near = suggest(&parsed.plain, names.iter().copied());
