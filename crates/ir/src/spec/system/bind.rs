@@ -98,16 +98,18 @@ pub(super) fn bind(
     }
     let unread = |f| system.decl.partial || if graphs.contains(&f) { partial.contains(&f) } else { !whole };
     let mut all = read;
-    all.extend(without_tables_of_broken(crate::spec::causes(diags, unread), &system));
+    let found = without_tables_of_broken(crate::spec::causes(diags, unread), &all, &system);
+    all.extend(found);
     let diags = crate::spec::once(super::origins::explain(all, &sources, &system, &sets));
     LoadedSystem { sources, diags, system: (complete && sound).then_some(system) }
 }
 
-/// The tensor table of a component is judged once its graphs are right: which weights they declare is not known before.
-fn without_tables_of_broken(diags: Diagnostics, system: &System) -> Diagnostics {
+/// The tensor table of a component is judged once its graphs are right, also where they are `read`: which weights they declare is
+/// not known before.
+fn without_tables_of_broken(diags: Diagnostics, read: &Diagnostics, system: &System) -> Diagnostics {
     let graphs_wrong = |c: &ComponentDecl| {
         let files = system.component_files.get(&c.name.name).map(|i| system.files.needed(*i)).unwrap_or_default();
-        let mut errors = diags.iter().filter(|d| d.severity == Severity::Error && d.code != codes::WEIGHT_BINDING);
+        let mut errors = diags.iter().chain(read.iter()).filter(|d| d.severity == Severity::Error && d.code != codes::WEIGHT_BINDING);
         errors.any(|d| d.span.is_some_and(|s| files.iter().any(|i| system.files.list[*i].file == s.file)))
     };
     let broken: Vec<&str> =
