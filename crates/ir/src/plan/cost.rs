@@ -154,6 +154,8 @@ pub fn totals(plan: &Plan, index: usize) -> Option<Totals> {
     for bytes in states.values() {
         t.must_move = t.must_move.add(bytes)?;
     }
+    // An output that a loop hands on as it is, no kernel moves.
+    t.must_move = t.must_move.minimum(&t.read.add(&t.written)?);
     Some(t)
 }
 
