@@ -10,6 +10,7 @@ use crate::term::{Graph, Key, WeightFacts};
 use egg::Id;
 use spinec_ir::ir::{Attr, Func, Module, OpId, RegionId, ValueDef, ValueId, Weight};
 use spinec_ir::ops::{Effect, Opcode};
+use spinec_ir::plan::runs::{Around, Runs};
 use spinec_ir::ty::{Env, Type};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -72,32 +73,12 @@ fn index_extent(func: &Func, v: ValueId) -> Option<i64> {
     }
 }
 
-/// How often a block runs in one run of the function, at the given values of symbols.
+/// How often a block runs in one run of the function, at the given values of symbols; what has no value counts as one, and a
+/// block that no iteration reaches as if one did.
 pub fn runs(func: &Func, block: RegionId, env: &Env) -> u64 {
-    let mut owner: BTreeMap<RegionId, (OpId, RegionId)> = BTreeMap::new();
-    for outer in blocks(func) {
-        for op in &func.region(outer).ops {
-            owner.extend(func.op(*op).regions.iter().map(|r| (*r, (*op, outer))));
-        }
-    }
-    let (mut times, mut share, mut block) = (1u64, 1u64, block);
-    while let Some((op, outer)) = owner.get(&block) {
-        let op = func.op(*op);
-        match (op.attrs.get("extent"), op.attrs.get("select")) {
-            (Some(Attr::Dim(extent)), _) => {
-                let extent = extent.eval(env).and_then(|n| u64::try_from(n).ok()).unwrap_or(1);
-                times = times.saturating_mul(extent);
-            }
-            (_, Some(Attr::Ints(select))) => {
-                let case = op.regions.iter().position(|r| *r == block).map_or(-1, |i| i as i64);
-                times = times.saturating_mul(select.iter().filter(|s| **s == case).count() as u64);
-                share = share.saturating_mul(select.len().max(1) as u64);
-            }
-            _ => {}
-        }
-        block = *outer;
-    }
-    (times / share).max(1)
+    let count = |a: &Around| a.count(func)?.eval(env).and_then(|n| u64::try_from(n).ok());
+    let around = Runs::of(func).around(block);
+    around.iter().map(|a| count(a).unwrap_or(1)).fold(1, u64::saturating_mul).max(1)
 }
 
 /// Values that the regions of an op use and do not define, with the op's operands.

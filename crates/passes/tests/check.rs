@@ -9,6 +9,7 @@ use spinec_ir::spec::system::System;
 use spinec_ir::tensor::Tensor;
 use spinec_ir::ty::{DType, Env, Numerics, TensorType};
 use spinec_passes::choose::NARROW_STORAGE;
+use spinec_passes::compile::{compile_recorded, options_for};
 use spinec_passes::pass::check::{Advice, Bound, Change, Check, Knob, Pick, Report, advise, check_each, compare};
 use spinec_passes::pass::{self, Options};
 use spinec_passes::rules::{Class, Rule};
@@ -72,6 +73,7 @@ fn every_pass_keeps_every_value() {
                 let (p, report) = check_each(module.clone(), &options, &check())
                     .unwrap_or_else(|e| panic!("{numerics:?} {law}: {e}"));
                 assert_eq!(report.difference, None, "{spec} {numerics:?} {law}");
+                let options = options_for(&module, &options);
                 let plain = pass::run(module, &options, &mut |_, _| {}).unwrap_or_else(|e| panic!("{e}"));
                 assert_eq!(p, plain, "{spec} {numerics:?} {law}");
                 assert!(
@@ -250,6 +252,22 @@ fn near_ties_are_named_and_carried_no_further() {
     options.without.insert("linear-scale-rounded".to_owned());
     let found = report(&router(), &options, &check);
     assert_eq!((found.difference, found.ties), (None, vec![]));
+}
+
+/// What is checked is what is compiled: a function that decides tokens keeps its bits, under the eyes of a check too.
+#[test]
+fn functions_that_decide_tokens_are_checked_with_exact_rules() {
+    let mut module = router();
+    let options = Options::new(arithmetic(1));
+    let classes = |report: &Report| -> Vec<Class> {
+        report.applied.iter().filter(|a| a.pass == "rewrite").map(|a| a.bound.class).collect()
+    };
+    assert!(classes(&report(&module, &options, &check())).contains(&Class::RoundingChanging));
+    module.funcs[0].outputs = vec!["token".to_owned()];
+    let (program, report) = check_each(module.clone(), &options, &check()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(classes(&report), [Class::Exact]);
+    let compiled = compile_recorded(module, &options, &mut |_, _| {}).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(program.regions, compiled.regions);
 }
 
 /// Two entries that a factor rounds to the same number: the graph takes the first, the rewritten one the larger.

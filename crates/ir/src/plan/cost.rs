@@ -1,8 +1,10 @@
 //! Work and traffic of kernels and phases, as formulas of the symbols.
 
+use super::must::{Weights, border};
+use super::runs::Runs;
 use super::traffic::elements;
 use super::{CONTEXT, Kernel, Phase, Place, Plan, Step};
-use crate::ir::{Attr, Func, OpId, RegionId, StateId, ValueDef, ValueId, WeightId};
+use crate::ir::{Attr, Func, OpId, RegionId, StateId, ValueDef, ValueId};
 use crate::ops::Opcode;
 use crate::ty::{Dim, StateKind, Type};
 use std::collections::BTreeMap;
@@ -81,7 +83,8 @@ pub struct Totals {
     pub written: Dim,
     /// Of both, bytes of values that are neither weights, tables, pools nor states.
     pub activation: Dim,
-    /// Bytes no plan can avoid: every weight element and state once, inputs and outputs of the phase.
+    /// Bytes no plan can avoid: every weight element that is read once, states, what is touched of inputs and
+    /// outputs of the phase.
     pub must_move: Dim,
     /// Arithmetic operations.
     pub flops: Dim,
@@ -97,46 +100,19 @@ impl Default for Totals {
 /// A kernel with how often it runs in a phase.
 pub fn launches<'a>(func: &Func, phase: &'a Phase) -> Option<Vec<(usize, &'a Kernel, Dim)>> {
     let mut out = Vec::new();
-    walk(func, phase, &phase.steps, &Dim::from(1), &mut out)?;
+    walk(&Runs::of(func), phase, &phase.steps, &mut out)?;
     Some(out)
 }
 
-fn walk<'a>(
-    func: &Func,
-    phase: &'a Phase,
-    steps: &[Step],
-    times: &Dim,
-    out: &mut Vec<(usize, &'a Kernel, Dim)>,
-) -> Option<()> {
+fn walk<'a>(runs: &Runs, phase: &'a Phase, steps: &[Step], out: &mut Vec<(usize, &'a Kernel, Dim)>) -> Option<()> {
     for step in steps {
         match step {
-            Step::Launch(k) => out.push((k.index(), phase.kernels.get(k.index())?, times.clone())),
-            Step::Loop { op, body } => {
-                let mut rest = Vec::new();
-                for step in body {
-                    match step {
-                        // How often each case runs of one turn of the loop.
-                        Step::Cases { op, arms } => {
-                            let select = func.op(*op).ints("select").unwrap_or_default();
-                            for (k, arm) in arms.iter().enumerate() {
-                                let n = select.iter().filter(|s| **s == k as i64).count() as i64;
-                                walk(func, phase, arm, &times.mul(&Dim::from(n))?, out)?;
-                            }
-                        }
-                        other => rest.push(other.clone()),
-                    }
-                }
-                walk(func, phase, &rest, &times.mul(func.op(*op).dim("extent")?)?, out)?;
+            Step::Launch(k) => {
+                let kernel = phase.kernels.get(k.index())?;
+                out.push((k.index(), kernel, runs.times(kernel.block)?));
             }
-            // A case whose loop is further out: counted as the share of its loop.
-            Step::Cases { op, arms } => {
-                let select = func.op(*op).ints("select").unwrap_or_default();
-                for (k, arm) in arms.iter().enumerate() {
-                    let n = select.iter().filter(|s| **s == k as i64).count() as i64;
-                    let times = times.mul(&Dim::from(n))?.floor_div(&Dim::from((select.len() as i64).max(1)))?;
-                    walk(func, phase, arm, &times, out)?;
-                }
-            }
+            Step::Loop { body, .. } => walk(runs, phase, body, out)?,
+            Step::Cases { arms, .. } => arms.iter().try_for_each(|arm| walk(runs, phase, arm, out))?,
         }
     }
     Some(())
@@ -146,23 +122,26 @@ fn walk<'a>(
 pub fn totals(plan: &Plan, index: usize) -> Option<Totals> {
     let (func, phase) = (plan.module.funcs.get(index)?, plan.phases.get(index)?);
     let mut t = Totals::default();
-    let mut weights: BTreeMap<(WeightId, Option<i64>, RegionId, Dim), Dim> = BTreeMap::new();
+    let runs = Runs::of(func);
+    let mut weights = Weights::of(plan, func, phase);
     let mut states: BTreeMap<(StateId, bool), Dim> = BTreeMap::new();
+    let mut touched = vec![[Dim::from(0), Dim::from(0)]; phase.buffers.len()];
     for (_, kernel, times) in launches(func, phase)? {
         t.launches = t.launches.add(&times)?;
         t.flops = t.flops.add(&kernel.flops.mul(&times)?)?;
+        weights.add(kernel, &runs);
         for (list, written) in [(&kernel.reads, false), (&kernel.writes, true)] {
             for access in list {
                 let bytes = access.bytes.mul(&times)?;
                 let total = if written { &mut t.written } else { &mut t.read };
                 *total = total.add(&bytes)?;
                 match access.place {
-                    Place::Buffer(_) => t.activation = t.activation.add(&bytes)?,
-                    Place::Weight(w, at) => {
-                        // The same part of a weight has to be moved once, whoever in the block reads it.
-                        let n = if at.is_some() { Dim::from(1) } else { times.clone() };
-                        weights.insert((w, at, kernel.block, access.bytes.clone()), access.bytes.mul(&n)?);
+                    Place::Buffer(b) => {
+                        t.activation = t.activation.add(&bytes)?;
+                        let of = &mut touched.get_mut(b.index())?[usize::from(written)];
+                        *of = of.add(&bytes)?;
                     }
+                    Place::Weight(..) => {}
                     Place::State(s) => {
                         let old = states.entry((s, written)).or_insert_with(|| Dim::from(0));
                         *old = old.add(&bytes)?;
@@ -171,14 +150,12 @@ pub fn totals(plan: &Plan, index: usize) -> Option<Totals> {
             }
         }
     }
-    for bytes in weights.values().chain(states.values()) {
+    t.must_move = weights.bytes()?.add(&border(plan, func, phase, &touched)?)?;
+    for bytes in states.values() {
         t.must_move = t.must_move.add(bytes)?;
     }
-    for v in func.region(func.body).params.iter().chain(&func.region(func.body).yields) {
-        if let Some(ty) = func.tensor(*v) {
-            t.must_move = t.must_move.add(&super::traffic::tensor_bytes(ty)?)?;
-        }
-    }
+    // An output that a loop hands on as it is, no kernel moves.
+    t.must_move = t.must_move.minimum(&t.read.add(&t.written)?);
     Some(t)
 }
 
@@ -186,29 +163,19 @@ pub fn totals(plan: &Plan, index: usize) -> Option<Totals> {
 /// free.
 pub fn unfused(func: &Func) -> Option<Totals> {
     let mut t = Totals::default();
-    naive(func, func.body, &Dim::from(1), &mut t)?;
+    naive(func, &Runs::of(func), func.body, &mut t)?;
     Some(t)
 }
 
-fn naive(func: &Func, block: RegionId, times: &Dim, t: &mut Totals) -> Option<()> {
+fn naive(func: &Func, runs: &Runs, block: RegionId, t: &mut Totals) -> Option<()> {
     use Opcode::*;
+    let times = &runs.times(block)?;
     for id in &func.region(block).ops {
         let op = func.op(*id);
         match op.code {
             Const | DimValue | Weight | Iota | Fill | Reshape | Broadcast | Slice | Transpose | StateOpen
             | StateClose => {}
-            Loop => {
-                let times = times.mul(op.dim("extent")?)?;
-                op.regions.iter().try_for_each(|r| naive(func, *r, &times, t))?;
-            }
-            Cases => {
-                let select = op.ints("select").unwrap_or_default();
-                for (k, r) in op.regions.iter().enumerate() {
-                    let n = select.iter().filter(|s| **s == k as i64).count() as i64;
-                    let times = times.mul(&Dim::from(n))?.floor_div(&Dim::from((select.len() as i64).max(1)))?;
-                    naive(func, *r, &times, t)?;
-                }
-            }
+            Loop | Cases => op.regions.iter().try_for_each(|r| naive(func, runs, *r, t))?,
             _ => {
                 t.launches = t.launches.add(times)?;
                 t.flops = t.flops.add(&flops(func, *id)?.mul(times)?)?;

@@ -1,5 +1,6 @@
 //! What a plan keeps in memory, by owner, and what its buffers take when they share an arena.
 
+use super::runs::Runs;
 use super::{Phase, Plan, Step};
 use crate::ir::{Func, Module, OpId, WeightId};
 use crate::ops::Opcode;
@@ -212,14 +213,15 @@ fn replay(plans: &[&Plan], env: &Env) -> Result<u64, String> {
                 continue;
             }
             let mut total = 0u64;
-            rows(func, func.body, 1, env, &mut total)?;
+            rows(func, &Runs::of(func), func.body, env, &mut total)?;
             most = most.max(total);
         }
     }
     Ok(most)
 }
 
-fn rows(func: &Func, block: crate::ir::RegionId, times: u64, env: &Env, total: &mut u64) -> Result<(), String> {
+fn rows(func: &Func, runs: &Runs, block: crate::ir::RegionId, env: &Env, total: &mut u64) -> Result<(), String> {
+    let times = size(&runs.times(block).ok_or("a block runs more often than can be counted")?, env)?;
     for id in &func.region(block).ops {
         let op = func.op(*id);
         let records: &[usize] = match op.code {
@@ -236,13 +238,8 @@ fn rows(func: &Func, block: crate::ir::RegionId, times: u64, env: &Env, total: &
             }
             *total = total.saturating_add(n);
         }
-        let select = op.ints("select").unwrap_or_default();
-        for (k, r) in op.regions.iter().enumerate() {
-            let times = match op.code {
-                Opcode::Loop => times.saturating_mul(size(op.dim("extent").ok_or("a loop without extent")?, env)?),
-                _ => times * select.iter().filter(|s| **s == k as i64).count() as u64 / (select.len() as u64).max(1),
-            };
-            rows(func, *r, times, env, total)?;
+        for r in &op.regions {
+            rows(func, runs, *r, env, total)?;
         }
     }
     Ok(())

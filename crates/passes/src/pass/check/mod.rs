@@ -20,6 +20,7 @@ pub use report::{Applied, Change, Difference, Place, Report, Tie};
 
 use super::{Options, PASSES, PassError, Program, RegionRecord, start, step};
 use crate::choose::NARROW_STORAGE;
+use crate::compile::options_for;
 use crate::rules::Class;
 use bound::Bounds;
 use comparison::Comparison;
@@ -45,11 +46,12 @@ pub struct Check<'a> {
 }
 
 /// Runs all passes and compares the program before and after each; stops at the first difference. The program is the one
-/// that [`super::run`] gives.
+/// that [`crate::compile`] rewrites to: functions that decide tokens are rewritten by exact rules alone.
 ///
 /// # Errors
 /// See [`PassError`]; also a function the interpreter cannot evaluate.
 pub fn check_each(module: Module, options: &Options, check: &Check) -> Result<(Program, Report), PassError> {
+    let options = &options_for(&module, options);
     let mut program = start(module)?;
     let mut report = Report::default();
     for pass in PASSES {
