@@ -440,3 +440,21 @@ pub struct ExplainArgs {
     #[arg(long)]
     pub json: bool,
 }
+
+impl LawArg {
+    /// The name on the command line.
+    pub fn name(self) -> String {
+        value_name(self)
+    }
+}
+
+impl CandidatesArg {
+    /// The name on the command line.
+    pub fn name(self) -> String {
+        value_name(self)
+    }
+}
+
+fn value_name(choice: impl ValueEnum) -> String {
+    choice.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
+}

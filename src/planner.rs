@@ -1,6 +1,6 @@
 //! Plans of the phases of a system: for the engine, and for commands that show them.
 
-use crate::args::{LawArg, PlanArgs, SpecArgs};
+use crate::args::{PlanArgs, SpecArgs};
 use crate::exit::Exit;
 use crate::files;
 use crate::output;
@@ -48,17 +48,8 @@ pub fn subject_for(
     }
     spec.with.numerics = spec.with.numerics.or(Some(crate::args::NumericsArg::Bf16));
     let (system, sources) = files::load_system(&spec, false)?;
-    let law = match plan.law {
-        LawArg::Greedy => "greedy",
-        LawArg::Sampled => "sampled",
-        LawArg::Mixed => "mixed",
-    };
-    let candidates = match plan.candidates {
-        crate::args::CandidatesArg::Coarse => "coarse",
-        crate::args::CandidatesArg::Exact => "exact",
-    };
     let choices =
-        BTreeMap::from([("law".to_owned(), law.to_owned()), ("candidates".to_owned(), candidates.to_owned())]);
+        BTreeMap::from([("law".to_owned(), plan.law.name()), ("candidates".to_owned(), plan.candidates.name())]);
     let asked = |phase: &str, output: &str| engine::OUTPUTS.iter().any(|o| o.phase == phase && o.name == output);
     let lowered = system.phase_module(&choices, &asked).map_err(|diags| {
         output::diagnostics(diags, &sources);

@@ -47,7 +47,13 @@ fn show(args: &PlanCommandArgs) -> Result<Exit, Exit> {
     let fits = total <= device;
     if args.json {
         let caps = capacity(&|r, c| kept(r, c).ok().map(|m| m.total()), device, requests, context);
-        output::json(&report(&subject, &compiled, &memory, &phases, fits, caps));
+        let mut report = report(&subject, &compiled, &memory, &phases, fits, caps);
+        report["planned_for"] = json!({
+            "system": subject.system.name, "device": args.plan.device.as_deref().unwrap_or("h200"),
+            "numerics": subject.numerics().name(), "law": args.plan.law.name(),
+            "candidates": args.plan.candidates.name(), "requests": requests, "context": context,
+        });
+        output::json(&report);
     } else {
         print(&subject, &compiled, &memory, &phases, (requests, context), total);
     }

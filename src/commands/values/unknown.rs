@@ -3,7 +3,6 @@
 use super::ValuePath;
 use crate::args::{CandidatesArg, LawArg, PlanArgs, SpecArgs};
 use crate::planner;
-use clap::ValueEnum;
 use spinec_ir::diag::suggest;
 use spinec_ir::ir::{Func, Module};
 
@@ -78,13 +77,9 @@ fn elsewhere(spec: &SpecArgs, plan: &PlanArgs, path: &ValuePath) -> Option<Strin
         let found = subject.module.funcs.iter().any(|f| !path.find(f).is_empty());
         let flag = |flag: &str, value: String, changed: bool| changed.then(|| format!("--{flag} {value}"));
         let flags = [
-            flag("law", name(law), law != plan.law),
-            flag("candidates", name(candidates), candidates != plan.candidates),
+            flag("law", law.name(), law != plan.law),
+            flag("candidates", candidates.name(), candidates != plan.candidates),
         ];
         found.then(|| flags.into_iter().flatten().collect::<Vec<_>>().join(" "))
     })
-}
-
-fn name(choice: impl ValueEnum) -> String {
-    choice.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default()
 }

@@ -109,7 +109,10 @@ pub(super) fn bind(
 fn without_tables_of_broken(diags: Diagnostics, read: &Diagnostics, system: &System) -> Diagnostics {
     let graphs_wrong = |c: &ComponentDecl| {
         let files = system.component_files.get(&c.name.name).map(|i| system.files.needed(*i)).unwrap_or_default();
-        let mut errors = diags.iter().chain(read.iter()).filter(|d| d.severity == Severity::Error && d.code != codes::WEIGHT_BINDING);
+        let mut errors = diags
+            .iter()
+            .chain(read.iter())
+            .filter(|d| d.severity == Severity::Error && d.code != codes::WEIGHT_BINDING);
         errors.any(|d| d.span.is_some_and(|s| files.iter().any(|i| system.files.list[*i].file == s.file)))
     };
     let broken: Vec<&str> =
