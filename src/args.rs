@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::numbers::{bytes, integer, real, whole};
+use crate::numbers::{bytes, integer, real, threads, whole};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use spinec_ir::ty::Numerics;
 use std::path::PathBuf;
@@ -182,8 +182,8 @@ pub struct EvalArgs {
     /// What runs it
     #[arg(long, value_enum, default_value = "cpu", env = "SPINEC_BACKEND")]
     pub backend: Backend,
-    /// Threads; 0 is all cores
-    #[arg(long, default_value_t = 0, env = "SPINEC_THREADS", value_parser = whole::<usize>, allow_negative_numbers = true)]
+    /// Threads, at most 256; 0 is all cores
+    #[arg(long, default_value_t = 0, env = "SPINEC_THREADS", value_parser = threads, allow_negative_numbers = true)]
     pub threads: usize,
     /// Refuse weights of another float type than the spec declares. Inputs are not checked: whatever float type they have is
     /// converted to the one they are declared with
@@ -254,8 +254,8 @@ pub struct RunArgs {
     /// What runs it
     #[arg(long, value_enum, default_value = "cpu", env = "SPINEC_BACKEND")]
     pub backend: Backend,
-    /// Threads; 0 is all cores
-    #[arg(long, default_value_t = 0, env = "SPINEC_THREADS", value_parser = whole::<usize>, allow_negative_numbers = true)]
+    /// Threads, at most 256; 0 is all cores
+    #[arg(long, default_value_t = 0, env = "SPINEC_THREADS", value_parser = threads, allow_negative_numbers = true)]
     pub threads: usize,
     /// Run the phases as they are written, without rewriting and fusing them: for comparison. In bf16 the drafter's
     /// proposals may round differently, and a sampled run draw other tokens of the same law

@@ -1,5 +1,6 @@
 //! Exit codes, documented in the README and tested.
 
+use crate::output;
 use spinec_ir::diag::{Code, Diagnostics, Severity, codes, printable};
 use std::process::ExitCode;
 
@@ -64,6 +65,10 @@ pub fn report_panic(info: &std::panic::PanicHookInfo<'_>) {
     if text.contains("failed printing to stdout") {
         return;
     }
-    eprintln!("bug in spinec {}: {} ({place})", env!("CARGO_PKG_VERSION"), printable(&text));
-    eprintln!("please report it with the command line and the files that led here");
+    // A panic here would abort the process: output::message cannot.
+    output::message(&format!(
+        "bug in spinec {}: {} ({place})\nplease report it with the command line and the files that led here\n",
+        env!("CARGO_PKG_VERSION"),
+        printable(&text)
+    ));
 }

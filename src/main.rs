@@ -14,7 +14,6 @@ use exit::Exit;
 use output::Delivery;
 use spinec_ir::diag::printable;
 use std::borrow::Cow;
-use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -27,7 +26,10 @@ fn main() -> ExitCode {
             let printed = match printable(&plain) {
                 Cow::Borrowed(_) => e.print(),
                 // Somebody's arguments would act on the terminal.
-                Cow::Owned(shown) => std::io::stderr().write_all(shown.as_bytes()),
+                Cow::Owned(shown) => {
+                    output::message(&shown);
+                    Ok(())
+                }
             };
             if e.use_stderr() {
                 Exit::Usage

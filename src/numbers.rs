@@ -6,6 +6,15 @@ pub fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     n.ok_or_else(|| "a whole number from 0 on is expected".to_string())
 }
 
+/// Most threads that may be asked for, whatever the machine.
+pub const MAX_THREADS: usize = 256;
+
+/// A number of threads; 0 is all cores. The limit does not depend on the machine.
+pub fn threads(text: &str) -> Result<usize, String> {
+    let n = text.trim().parse::<usize>().ok().filter(|n| *n <= MAX_THREADS);
+    n.ok_or_else(|| format!("a whole number from 0 to {MAX_THREADS} is expected; 0 is all cores"))
+}
+
 /// A whole number; whether it is in range is judged by who takes it.
 pub fn integer<T: TryFrom<i64>>(text: &str) -> Result<T, String> {
     let n = text.trim().parse::<i64>().ok().and_then(|n| T::try_from(n).ok());
@@ -47,7 +56,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{bytes, integer, real, whole};
+    use super::{bytes, integer, real, threads, whole};
 
     #[test]
     fn bytes_have_units() {
@@ -65,6 +74,10 @@ mod tests {
     fn numbers_are_asked_for() {
         assert_eq!(whole::<usize>("3"), Ok(3));
         assert!(whole::<u64>("-1").is_err_and(|e| e.contains("from 0 on")));
+        assert_eq!((threads("0"), threads("256")), (Ok(0), Ok(256)));
+        for wrong in ["257", "20000", "-1", "99999999999999999999"] {
+            assert!(threads(wrong).is_err_and(|e| e.contains("from 0 to 256")), "{wrong}");
+        }
         assert_eq!(integer::<i32>("-1"), Ok(-1));
         assert!(integer::<i32>("99999999999").is_err());
         assert_eq!(real("-1"), Ok(-1.0));

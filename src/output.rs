@@ -14,23 +14,27 @@ pub fn width() -> usize {
     std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).filter(|c| *c >= 40).unwrap_or(120)
 }
 
+/// Writes text to stderr. Where stderr cannot be written nobody is left to be told, and the exit code says what happened.
+pub fn message(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
 /// Prints diagnostics.
 pub fn diagnostics(diags: Diagnostics, sources: &SourceMap) {
     let list = diags.into_sorted();
     if !list.is_empty() {
-        let text = render(&list, sources, color(), width());
-        let _ = std::io::stderr().write_all(text.as_bytes());
+        message(&render(&list, sources, color(), width()));
     }
 }
 
 /// Prints an error that has no place in a file.
 pub fn error(text: &str) {
-    eprintln!("error: {}", printable(text));
+    message(&format!("error: {}\n", printable(text)));
 }
 
 /// Prints a remark.
 pub fn note(text: &str) {
-    eprintln!("note: {}", printable(text));
+    message(&format!("note: {}\n", printable(text)));
 }
 
 /// What became of data on the way to stdout.

@@ -50,6 +50,8 @@ fn noise(n: usize, seed: u64) -> Vec<f64> {
         .collect()
 }
 
+const SYSTEM: &str = "graphs/hybrid-dspine.yaml";
+
 const PAIR: [&str; 4] =
     ["--checkpoint", "target=tests/data/golden/s1/target", "--checkpoint", "drafter=tests/data/golden/s1/drafter"];
 
@@ -416,5 +418,62 @@ fn strict_is_about_weights_also_of_a_graph_alone() {
         let args = eval(text(&path("g.yaml")), &path("in.st"), &path("out.st"), &["--strict"]);
         let d = expect(code, &args.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(d.err.contains("weight `w` is f64, the graph declares bf16"), code == 3, "{}", d.err);
+    }
+}
+
+#[test]
+fn the_bounds_of_symbols_hold_for_what_is_given() {
+    let dir = TempDir::new().expect("a directory");
+    let path = |n: &str| dir.path().join(n);
+    std::fs::write(
+        path("g.yaml"),
+        "graph: g\nsymbols: {N: {min: 2, max: 3}}\ninputs: {x: \"f32[N]\"}\noutputs: {y: x + 1}\n",
+    )
+    .expect("a file");
+    let spec = path("g.yaml");
+    for backend in ["cpu", "interp"] {
+        for (n, bound) in
+            [(0, Some("at least 2")), (1, Some("at least 2")), (2, None), (3, None), (4, Some("at most 3"))]
+        {
+            write(&path("i"), &[("x", reals(&[n], vec![1.0; n]))]);
+            let args = eval(text(&spec), &path("i"), &path("o"), &["--backend", backend]);
+            let Some(bound) = bound else {
+                ok(args);
+                continue;
+            };
+            let d = fails(3, args);
+            for part in ["axis 0 of input `x`", &format!("has extent {n}"), &format!("N must be {bound}")] {
+                assert!(d.err.contains(part), "{part}: {}", d.err);
+            }
+        }
+    }
+}
+
+#[test]
+fn results_are_not_written_over_what_is_read() {
+    let checkpoint = copy_checkpoint("tests/data/golden/s1/target");
+    let dir = TempDir::new().expect("a directory");
+    let path = |n: &str| dir.path().join(n);
+    std::fs::write(path("g.yaml"), "graph: g\ninputs: {x: \"f32[2]\"}\noutputs: {y: x + 1}\n").expect("a file");
+    write(&path("i"), &[("x", reals(&[2], vec![1.0; 2])), ("tokens", ids(&[3], vec![1, 2, 3]))]);
+    let kept = |output: &Path, args: Vec<String>| {
+        let before = std::fs::read(output).expect("the file is there");
+        let d = fails(2, args);
+        assert!(d.err.contains("name another file for the results"), "{}", d.err);
+        assert_eq!(std::fs::read(output).expect("the file is there"), before, "{}", output.display());
+    };
+    let spec = path("g.yaml");
+    kept(&spec, eval(text(&spec), &path("i"), &spec, &[]));
+    let target = format!("target={}", text(checkpoint.path()));
+    let more = ["--entry", "target", "--checkpoint", &target, PAIR[2], PAIR[3]];
+    for name in ["model.safetensors", "config.json"] {
+        let over = checkpoint.path().join(name);
+        kept(&over, eval(SYSTEM, &path("i"), &over, &more));
+        #[cfg(unix)]
+        {
+            let link = path(name);
+            std::os::unix::fs::symlink(&over, &link).expect("a link");
+            kept(&over, eval(SYSTEM, &path("i"), &link, &more));
+        }
     }
 }

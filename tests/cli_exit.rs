@@ -357,3 +357,36 @@ fn numbers_that_are_none_say_what_is_expected() {
         assert!(d.err.contains(says), "{args:?}: {}", d.err);
     }
 }
+
+/// A device that refuses every write stands for a full disk behind stderr.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stderr_that_cannot_be_written_changes_no_exit_code() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").expect("the device is there");
+    for (code, args) in [
+        (0, &["run", DEMO, "--prompt", "a", "--max-tokens", "3"][..]),
+        (2, &["run", DEMO]),
+        (2, &["plan", "nowhere.yaml"]),
+        (2, &["explain", "E9"]),
+        (2, &["why-not", "nowhere.yaml", "a", "b"]),
+        (2, &["check", "nowhere.yaml"]),
+        (3, &["eval", DEMO, "--entry", "draft", "--inputs", "nowhere.safetensors", "-o", "out.safetensors"]),
+        (2, &["run", "--\u{1b}[31m"]),
+    ] {
+        let o = spinec(args).stderr(full()).output().expect("the binary starts");
+        assert_eq!(o.status.code(), Some(code), "{args:?}");
+    }
+}
+
+#[test]
+fn threads_are_bounded() {
+    for n in ["257", "5000", "20000", "-1", "99999999999999999999"] {
+        for command in [&["run", DEMO, "--prompt", "a"][..], &["eval", DEMO, "--inputs", "i", "-o", "o"]] {
+            let d = expect(2, &[command, &["--threads", n]].concat());
+            assert!(d.err.contains("from 0 to 256"), "{}", d.err);
+        }
+    }
+    let o = spinec(&["run", DEMO, "--prompt", "a"]).env("SPINEC_THREADS", "20000").output().expect("it starts");
+    assert_eq!(o.status.code(), Some(2));
+    expect(0, &["run", DEMO, "--prompt", "a", "--max-tokens", "2", "--threads", "256"]);
+}

@@ -5,6 +5,7 @@ use crate::exit::Exit;
 use crate::files;
 use crate::output;
 use serde_json::json;
+use spinec_exec::checkpoint::Checkpoint;
 use spinec_exec::cpu::Capacity;
 use spinec_exec::eval::{
     EvalError, EvalOptions, Evaluated, eval_entry, from_file, note_unread, once, path_wanted, to_file,
@@ -19,6 +20,7 @@ use spinec_ir::spec::load_graph;
 use spinec_ir::tensor::Tensor;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 /// Evaluations have no serving bounds; memory is taken as positions are written.
 const CAPACITY: Capacity = Capacity { positions: 1 << 32, requests: 1 << 16 };
@@ -32,7 +34,6 @@ pub fn run(args: &EvalArgs) -> Exit {
 }
 
 fn evaluate(args: &EvalArgs) -> Result<Evaluated, Exit> {
-    let same = |a, b| matches!((std::fs::canonicalize(a), std::fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b);
     if same(&args.inputs, &args.output) {
         output::error(&format!("-o {} is the input file; name another for the results", args.output.display()));
         return Err(Exit::Usage);
@@ -52,11 +53,38 @@ fn evaluate(args: &EvalArgs) -> Result<Evaluated, Exit> {
         return Err(Exit::Usage);
     };
     let checkpoints = files::open_checkpoints(&system)?;
+    let configs = ["config.json", "generation_config.json", "model.safetensors.index.json"];
+    let of = |c: &Checkpoint| {
+        let configs = configs.iter().map(|n| c.dir().join(n));
+        configs.chain(c.weight_files().map(Path::to_path_buf)).collect::<Vec<_>>()
+    };
+    keep(args, spec_files(args, &sources).chain(checkpoints.values().flat_map(of)))?;
     let store = files::bind_weights(&system, &sources, checkpoints, args.strict)?;
     let tables = Tables { weights: system.weights.clone(), states: system.states.clone() };
     let mut runtime =
         files::runtime(args.backend, &tables, system.numerics, Box::new(store), args.threads, CAPACITY, None)?;
     eval_entry(&system, runtime.as_mut(), entry, &given, &options).map_err(|e| failed(e, &sources))
+}
+
+/// True if both paths lead to one file, by whatever links.
+fn same(a: &Path, b: &Path) -> bool {
+    matches!((std::fs::canonicalize(a), std::fs::canonicalize(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// The spec and every file it is made of.
+fn spec_files<'a>(args: &'a EvalArgs, sources: &'a SourceMap) -> impl Iterator<Item = PathBuf> + 'a {
+    std::iter::once(args.spec.spec.clone()).chain(sources.files().map(|(_, f)| PathBuf::from(&f.name)))
+}
+
+/// Refuses to write the results over a file that is read.
+fn keep(args: &EvalArgs, mut read: impl Iterator<Item = PathBuf>) -> Result<(), Exit> {
+    let Some(over) = read.find(|r| same(r, &args.output)) else { return Ok(()) };
+    output::error(&format!(
+        "-o {} is {}, which is read here; name another file for the results",
+        args.output.display(),
+        over.display()
+    ));
+    Err(Exit::Usage)
 }
 
 /// True if the spec is a graph file. A file that cannot be read is reported by the loader.
@@ -80,6 +108,7 @@ fn graph(args: &EvalArgs, given: &BTreeMap<String, Tensor>, options: &EvalOption
         output::diagnostics(diags, &sources);
         exit
     })?;
+    keep(args, spec_files(args, &loaded.sources))?;
     let module = loaded.module;
     let mut out = Evaluated::default();
     let weights = weight_names(&module.weights);
@@ -91,7 +120,7 @@ fn graph(args: &EvalArgs, given: &BTreeMap<String, Tensor>, options: &EvalOption
     let mut runtime =
         files::runtime(args.backend, &tables, module.numerics, Box::new(store), args.threads, CAPACITY, None)?;
     let program = runtime.add(module.clone()).map_err(|e| failed(e.into(), &loaded.sources))?;
-    once(runtime.as_mut(), program, &module.funcs[0], given, &loaded.input_types, options, &mut out)
+    once(runtime.as_mut(), program, &module, given, &loaded.input_types, options, &mut out)
         .map_err(|e| failed(e, &loaded.sources))?;
     Ok(out)
 }

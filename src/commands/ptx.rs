@@ -38,7 +38,7 @@ fn options(a: &PtxRunArgs) -> Result<RunOptions, String> {
 }
 
 fn show(o: &Outcome) -> Exit {
-    let _ = std::io::stderr().write_all(printable(&o.stderr).as_bytes());
+    output::message(&printable(&o.stderr));
     let mut out = std::io::stdout().lock();
     output::written(out.write_all(printable(&o.stdout).as_bytes()).and_then(|()| out.flush()));
     match o.exit_code {

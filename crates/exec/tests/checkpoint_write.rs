@@ -162,3 +162,29 @@ fn only_files_are_replaced() {
     assert!(fs::metadata(at("socket")).unwrap().file_type().is_socket());
     assert_eq!(names(dir.path()), ["file", "link", "lost", "socket", "to socket"]);
 }
+
+#[test]
+fn invented_weights_replace_invented_ones_alone() {
+    let config = "{\"a\": 1}";
+    let write = |dir: &Path, seed| write_synth_checkpoint(dir, config, None, &[], seed);
+    let fresh = tempfile::tempdir().unwrap();
+    write(fresh.path(), 1).unwrap();
+    write(fresh.path(), 2).unwrap();
+    let trained = tempfile::tempdir().unwrap();
+    write_checkpoint(trained.path(), &NewCheckpoint { config: "{}", generation_config: None, tensors: &[] }, |_, _| {
+        Ok(())
+    })
+    .unwrap();
+    let before = fs::read(trained.path().join("model.safetensors")).unwrap();
+    let error = write(trained.path(), 1).unwrap_err();
+    assert!(matches!(error.kind, W::OthersThere("model.safetensors")), "{error}");
+    assert!(error.to_string().ends_with("choose an empty directory"));
+    assert_eq!(fs::read(trained.path().join("model.safetensors")).unwrap(), before);
+    assert_eq!(fs::read(trained.path().join("config.json")).unwrap(), b"{}");
+    for name in ["config.json", "generation_config.json", "model.safetensors"] {
+        let alone = tempfile::tempdir().unwrap();
+        fs::write(alone.path().join(name), "{}").unwrap();
+        assert!(matches!(write(alone.path(), 1).unwrap_err().kind, W::OthersThere(n) if n == name));
+        assert_eq!(names(alone.path()), [name]);
+    }
+}

@@ -107,3 +107,29 @@ fn loops_deep_inside_each_other_end_with_an_error() {
     let all = codes(text);
     assert!(all.contains(&"E0602"), "{all:?}");
 }
+
+/// Files `0.yaml` to `N.yaml`, each of which extends the next.
+struct Chain(usize);
+
+impl Host for Chain {
+    fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+        let n: usize = path.trim_end_matches(".yaml").parse().map_err(|_| "no such file".to_string())?;
+        let more = if n < self.0 { format!("extends: {}.yaml\n", n + 1) } else { String::new() };
+        Ok(format!("system: s\n{more}").into_bytes())
+    }
+}
+
+#[test]
+fn a_long_chain_of_files_that_extend_each_other_is_refused() {
+    let refused = |length| {
+        let (sources, diags, _) = check("0.yaml", &Chain(length), &Overrides::default());
+        let found = diags.into_iter().find(|d| d.message.contains("extend each other in a row"));
+        found.map(|d| (d.message, d.span.map(|s| sources.place(s))))
+    };
+    assert_eq!(refused(255), None);
+    for length in [256, 10_000] {
+        let (message, place) = refused(length).expect("it is refused");
+        assert_eq!(message, "more than 256 files extend each other in a row");
+        assert!(place.is_some_and(|p| p.starts_with("255.yaml:2")), "{length}");
+    }
+}

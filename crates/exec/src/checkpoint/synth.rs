@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::convert::{encode_f64, is_float};
-use super::write::{NewCheckpoint, TensorSpec, WriteError, WriteErrorKind, write_checkpoint};
+use super::write::{NewCheckpoint, TensorSpec, WriteError, WriteErrorKind, write_marked};
 use crate::philox::{key_of_seed, philox4x32_10};
 
 /// How a tensor is filled. Values are made in f64 and rounded once to the tensor's dtype.
@@ -51,13 +51,17 @@ pub struct SynthTensor {
     pub init: Init,
 }
 
+/// Metadata of invented weights, so that they are told from trained ones.
+const MARK: (&str, &str) = ("spinec.synth", "1");
+
 /// Elements made before they are handed on, unless a row is longer.
 const CHUNK: usize = 1 << 14;
 
 /// Writes a checkpoint directory with random weights.
 ///
 /// # Errors
-/// As [`write_checkpoint`], and for a dtype that is no floating-point type.
+/// As [`write_checkpoint`](super::write_checkpoint); for a dtype that is no floating-point type; and where the directory
+/// holds a checkpoint that was not written by this function.
 pub fn write_synth_checkpoint(
     dir: &Path,
     config: &str,
@@ -87,7 +91,7 @@ pub fn write_synth_checkpoint_unless(
     let specs: Vec<TensorSpec> = tensors.iter().map(|t| t.spec.clone()).collect();
     let inits: std::collections::BTreeMap<&str, Init> =
         tensors.iter().map(|t| (t.spec.name.as_str(), t.init)).collect();
-    write_checkpoint(dir, &NewCheckpoint { config, generation_config, tensors: &specs }, |spec, out| {
+    write_marked(dir, &NewCheckpoint { config, generation_config, tensors: &specs }, Some(MARK), |spec, out| {
         fill_synth(seed, spec, inits[spec.name.as_str()], &mut Unless { out, stopped })
     })
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use safetensors::Dtype;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use tempfile::NamedTempFile;
 
 use super::error::quoted;
-use super::json::parse_object;
+use super::json::{open_regular, parse_object};
 use super::layout::{INDEX, SINGLE};
 use super::problem::{MAX_HEADER_BYTES, MAX_RANK};
 
@@ -87,6 +87,8 @@ pub enum WriteErrorKind {
     NoFile,
     /// The directory holds the index of a sharded checkpoint, which would contradict the new file.
     ShardedThere,
+    /// The directory holds this file of a checkpoint that was not invented, which would be lost.
+    OthersThere(&'static str),
 }
 
 impl WriteError {
@@ -123,6 +125,9 @@ impl fmt::Display for WriteError {
                 write!(f, "is a device or a pipe; files are written whole and renamed into place, so name a file")
             }
             K::ShardedThere => write!(f, "holds {INDEX} of another checkpoint; choose an empty directory"),
+            K::OthersThere(name) => {
+                write!(f, "holds {name} of another checkpoint, which synth did not write; choose an empty directory")
+            }
         }
     }
 }
@@ -169,13 +174,28 @@ pub fn write_safetensors(
 }
 
 /// Writes `config.json`, `generation_config.json` if given, and `model.safetensors` into `dir`, which is created if
-/// need be. `fill` as for [`write_safetensors`]. The weights come last.
+/// need be. `fill` as for [`write_safetensors`]. The weights come first: a config alone is never left of a writer that was
+/// stopped.
 ///
 /// # Errors
 /// As [`write_safetensors`]; the configs are no JSON objects; or the directory holds a sharded checkpoint.
 pub fn write_checkpoint(
     dir: &Path,
     checkpoint: &NewCheckpoint<'_>,
+    fill: impl FnMut(&TensorSpec, &mut dyn Write) -> io::Result<()>,
+) -> Result<(), WriteError> {
+    write_marked(dir, checkpoint, None, fill)
+}
+
+/// [`write_checkpoint`] with an entry of the metadata that tells whose weights these are. With a mark, only weights that
+/// bear its name are replaced, with the configs beside them.
+///
+/// # Errors
+/// As there, and [`WriteErrorKind::OthersThere`].
+pub(super) fn write_marked(
+    dir: &Path,
+    checkpoint: &NewCheckpoint<'_>,
+    mark: Option<(&str, &str)>,
     fill: impl FnMut(&TensorSpec, &mut dyn Write) -> io::Result<()>,
 ) -> Result<(), WriteError> {
     let configs = [("config.json", Some(checkpoint.config)), ("generation_config.json", checkpoint.generation_config)];
@@ -191,13 +211,40 @@ pub fn write_checkpoint(
     if fs::symlink_metadata(dir.join(INDEX)).is_ok() {
         return Err(WriteError::new(dir, WriteErrorKind::ShardedThere));
     }
+    if let Some((key, _)) = mark {
+        let there = |name: &str| fs::symlink_metadata(dir.join(name)).is_ok();
+        let found = match there(SINGLE) {
+            true => Some(SINGLE).filter(|_| !has_mark(&dir.join(SINGLE), key)),
+            false => configs.iter().map(|(name, _)| *name).find(|name| there(name)),
+        };
+        if let Some(name) = found {
+            return Err(WriteError::new(dir, WriteErrorKind::OthersThere(name)));
+        }
+    }
+    // Other readers of the format refuse checkpoints that do not state the framework's layout.
+    let metadata: Vec<_> = [("format", "pt")].into_iter().chain(mark).collect();
+    write_safetensors(&dir.join(SINGLE), &metadata, checkpoint.tensors, fill)?;
     for (name, text) in configs {
         if let Some(text) = text {
             atomically(&dir.join(name), |out| out.write_all(text.as_bytes()).map(Ok))?;
         }
     }
-    // Other readers of the format refuse checkpoints that do not state the framework's layout.
-    write_safetensors(&dir.join(SINGLE), &[("format", "pt")], checkpoint.tensors, fill)
+    Ok(())
+}
+
+/// True if the metadata of a safetensors file has this key. Whatever is no such file has none.
+fn has_mark(path: &Path, key: &str) -> bool {
+    let read = || {
+        let (mut file, _) = open_regular(path).ok()?;
+        let mut length = [0; 8];
+        file.read_exact(&mut length).ok()?;
+        let length = u64::from_le_bytes(length);
+        let mut text = Vec::new();
+        file.take(length.min(MAX_HEADER_BYTES)).read_to_end(&mut text).ok()?;
+        let header: serde_json::Value = serde_json::from_slice(&text).ok()?;
+        Some(header.get("__metadata__")?.get(key)?.is_string())
+    };
+    read() == Some(true)
 }
 
 /// Header bytes, padded so that the data begins at a multiple of 8, and the byte count of each tensor.

@@ -7,8 +7,8 @@ pub use inputs::{from_file, to_file};
 
 use crate::runtime::{Mode, ProgramId, RequestId, RunError, Runtime};
 use spinec_ir::diag::{Diagnostics, suggest};
-use spinec_ir::interp::{Observer, bind_symbols};
-use spinec_ir::ir::Func;
+use spinec_ir::interp::{Observer, bind_symbols, check_bounds};
+use spinec_ir::ir::Module;
 use spinec_ir::ops::Effect;
 use spinec_ir::spec::system::{EntryModule, System};
 use spinec_ir::tensor::Tensor;
@@ -168,7 +168,7 @@ pub fn eval_entry(
                 )));
             }
             let types = system.entry_input_types(entry);
-            once(runtime, program, func, given, &types, options, &mut out)?;
+            once(runtime, program, &module, given, &types, options, &mut out)?;
         }
     }
     Ok(out)
@@ -189,19 +189,20 @@ pub fn note_unread<'n>(
     }
 }
 
-/// Runs a function once, with fresh state. `types` are those of its inputs as the spec writes them.
+/// Runs the first function of a module once, with fresh state. `types` are those of its inputs as the spec writes them.
 pub fn once(
     runtime: &mut dyn Runtime,
     program: ProgramId,
-    func: &Func,
+    module: &Module,
     given: &BTreeMap<String, Tensor>,
     types: &BTreeMap<String, String>,
     options: &EvalOptions,
     out: &mut Evaluated,
 ) -> Result<(), EvalError> {
+    let func = &module.funcs[0];
     let args = inputs::arguments(func, given)?;
     let refs: Vec<&Tensor> = args.iter().collect();
-    let requests = open_requests(runtime, func, &args, types)?;
+    let requests = open_requests(runtime, module, &args, types)?;
     let results = observed(runtime, program, &refs, &requests, Mode::Immediate, &options.dump, out)?;
     out.tensors.extend(func.outputs.iter().cloned().zip(results));
     for r in requests {
@@ -234,11 +235,13 @@ fn observed(
 /// One request for every row of the batch axis of the state ops; none if there are none.
 fn open_requests(
     runtime: &mut dyn Runtime,
-    func: &Func,
+    module: &Module,
     args: &[Tensor],
     types: &BTreeMap<String, String>,
 ) -> Result<Vec<RequestId>, EvalError> {
-    let env = bind_symbols(func, args).map_err(|e| {
+    let func = &module.funcs[0];
+    let bound = bind_symbols(func, args).and_then(|env| check_bounds(func, &module.symbols, &env).map(|()| env));
+    let env = bound.map_err(|e| {
         let written = types.get(&*e.path).map(|t| format!("; it is declared as {t}")).unwrap_or_default();
         EvalError::Inputs(format!("{}{written}", e.message))
     })?;

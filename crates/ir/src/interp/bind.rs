@@ -1,7 +1,7 @@
 //! Run-time symbols from the shapes of the inputs.
 
 use super::InterpError;
-use crate::ir::Func;
+use crate::ir::{Func, Symbol};
 use crate::tensor::Tensor;
 use crate::ty::{Env, TensorType};
 
@@ -62,6 +62,30 @@ pub fn bind_symbols(func: &Func, inputs: &[Tensor]) -> Result<Env, InterpError> 
         }
     }
     Ok(env)
+}
+
+/// Checks the extents of inputs against the bounds of the symbols in their types; `env` is what [`bind_symbols`] gave.
+///
+/// # Errors
+/// A symbol outside its bounds. The message names the input, the axis, the extent and the bound.
+pub fn check_bounds(func: &Func, symbols: &[Symbol], env: &Env) -> Result<(), InterpError> {
+    for (i, id) in func.region(func.body).params.iter().enumerate() {
+        let Some(ty) = func.tensor(*id) else { continue };
+        for (axis, dim) in ty.dims.iter().enumerate() {
+            let symbol = dim.as_symbol().and_then(|name| symbols.iter().find(|s| s.name == name));
+            let Some((symbol, have)) = symbol.and_then(|s| Some((s, *env.get(s.name.as_str())?))) else { continue };
+            let bound = match (symbol.bounds.min, symbol.bounds.max) {
+                (Some(min), _) if have < min => format!("at least {min}"),
+                (_, Some(max)) if have > max => format!("at most {max}"),
+                _ => continue,
+            };
+            let name = func.inputs.get(i).map_or("", String::as_str);
+            let message =
+                format!("axis {axis} of input `{name}` ({ty}) has extent {have}, but {} must be {bound}", symbol.name);
+            return Err(InterpError::named(name, message));
+        }
+    }
+    Ok(())
 }
 
 fn check_kind(name: &str, ty: &TensorType, input: &Tensor) -> Result<(), InterpError> {

@@ -33,7 +33,7 @@ mod reduce;
 mod sampling;
 mod state;
 
-pub use bind::bind_symbols;
+pub use bind::{bind_symbols, check_bounds};
 pub use error::InterpError;
 pub use norm::rope_frequencies;
 pub use number::{cast, round_to};

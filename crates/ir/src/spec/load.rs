@@ -24,8 +24,8 @@ pub(crate) struct Loader<'h> {
     by_path: BTreeMap<String, Option<usize>>,
 }
 
-/// Most files of one system.
-const MAX_FILES: usize = 256;
+/// Most files of one system, and most that extend each other in a row.
+pub(crate) const MAX_FILES: usize = 256;
 
 impl<'h> Loader<'h> {
     pub fn new(host: &'h dyn Host) -> Self {
@@ -69,7 +69,11 @@ impl<'h> Loader<'h> {
             return *known;
         }
         if self.by_path.len() >= MAX_FILES {
-            self.diags.push(Diagnostic::error_nowhere(codes::FILE, format!("more than {MAX_FILES} files")));
+            let text = format!("more than {MAX_FILES} files");
+            self.diags.push(match from {
+                Some(span) => Diagnostic::error(codes::FILE, span, text),
+                None => Diagnostic::error_nowhere(codes::FILE, text),
+            });
             return None;
         }
         self.by_path.insert(path.clone(), None);

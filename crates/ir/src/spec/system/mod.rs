@@ -168,6 +168,16 @@ fn extend(loader: &mut Loader, root: Node, path: &str, chain: &mut Vec<(String, 
         loader.diags.push(d.help("a system extends files that do not extend it"));
         return None;
     }
+    // This file and those it extends by way of others are on the stack.
+    if chain.len() >= super::load::MAX_FILES {
+        let d = Diagnostic::error(
+            codes::FILE,
+            span,
+            format!("more than {} files extend each other in a row", super::load::MAX_FILES),
+        );
+        loader.diags.push(d.help("a file may extend one that holds what several of these hold"));
+        return None;
+    }
     let tree = loader.tree(&base_path, Some(span))?;
     if tree.as_map().is_none_or(|entries| entries.is_empty()) {
         let what = match &tree.value {
