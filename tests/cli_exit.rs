@@ -350,7 +350,7 @@ fn numbers_that_are_none_say_what_is_expected() {
         (&["run", DEMO, "--prompt-ids", "1", "--temperature", "warm"], "a number is expected"),
         (&["run", DEMO, "--prompt-ids", "1", "--width", "-1"], "a width of -1 is not within 1..16"),
         (&["run", DEMO, "--prompt-ids", "1", "--max-tokens", "-1"], "from 0 on"),
-        (&["explain", DEMO, "t.layers.99999999999999999999.h"], "99999999999999999999 is none of them"),
+        (&["explain", DEMO, "t.layers.99999999999999999999.h"], "99999999999999999999 is larger than any index"),
     ];
     for (args, says) in cases {
         let d = expect(2, args);
