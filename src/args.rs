@@ -397,7 +397,7 @@ pub struct PassesArgs {
     /// computed from what the values before it were, so that nothing adds up. A pick (argmax, top k, a draw, a comparison)
     /// that turns where its scores are that close is named as a near tie and is no failure.
     ///
-    /// Example: spinec passes graphs/hybrid-dspine.yaml --check-numerics each --numerics bf16 --law mixed
+    /// Example: spinec passes SYSTEM.yaml --check-numerics each --numerics bf16 --law mixed
     #[arg(long, value_enum, value_name = "WHEN")]
     pub check_numerics: Option<WhenArg>,
     /// One JSON object on stdout
