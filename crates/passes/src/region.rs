@@ -8,9 +8,8 @@ use crate::history::TermId;
 use crate::rules::axes::canonical;
 use crate::term::{Graph, Key, WeightFacts};
 use egg::Id;
-use spinec_ir::ir::{Attr, Func, Module, OpId, RegionId, ValueDef, ValueId, Weight};
+use spinec_ir::ir::{Around, Attr, Func, Module, Nest, OpId, RegionId, ValueDef, ValueId, Weight};
 use spinec_ir::ops::{Effect, Opcode};
-use spinec_ir::plan::runs::{Around, Runs};
 use spinec_ir::ty::{Env, Type};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -77,7 +76,7 @@ fn index_extent(func: &Func, v: ValueId) -> Option<i64> {
 /// block that no iteration reaches as if one did.
 pub fn runs(func: &Func, block: RegionId, env: &Env) -> u64 {
     let count = |a: &Around| a.count(func)?.eval(env).and_then(|n| u64::try_from(n).ok());
-    let around = Runs::of(func).around(block);
+    let around = Nest::of(func).around(block);
     around.iter().map(|a| count(a).unwrap_or(1)).fold(1, u64::saturating_mul).max(1)
 }
 

@@ -44,7 +44,7 @@ pub(super) fn build(
     let kernels = source.kernels.get(func).map_or(&[][..], Vec::as_slice);
     let func = module.funcs.get(func).ok_or("there is no such function")?;
     let owned: Vec<Tensor> = inputs.iter().map(|t| (*t).clone()).collect();
-    let env = bind_symbols(func, &owned).map_err(|e| e.to_string())?;
+    let env = bind_symbols(func, &module.symbols, &owned).map_err(|e| e.to_string())?;
     let mut walk = Walk {
         module,
         load: &source.load,

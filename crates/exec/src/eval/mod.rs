@@ -7,7 +7,7 @@ pub use inputs::{from_file, to_file};
 
 use crate::runtime::{Mode, ProgramId, RequestId, RunError, Runtime};
 use spinec_ir::diag::{Diagnostics, suggest};
-use spinec_ir::interp::{Observer, bind_symbols, check_bounds};
+use spinec_ir::interp::{Observer, bind_symbols};
 use spinec_ir::ir::Module;
 use spinec_ir::ops::Effect;
 use spinec_ir::spec::system::{EntryModule, System};
@@ -240,8 +240,7 @@ fn open_requests(
     types: &BTreeMap<String, String>,
 ) -> Result<Vec<RequestId>, EvalError> {
     let func = &module.funcs[0];
-    let bound = bind_symbols(func, args).and_then(|env| check_bounds(func, &module.symbols, &env).map(|()| env));
-    let env = bound.map_err(|e| {
+    let env = bind_symbols(func, &module.symbols, args).map_err(|e| {
         let written = types.get(&*e.path).map(|t| format!("; it is declared as {t}")).unwrap_or_default();
         EvalError::Inputs(format!("{}{written}", e.message))
     })?;

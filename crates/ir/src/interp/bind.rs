@@ -6,12 +6,12 @@ use crate::tensor::Tensor;
 use crate::ty::{Env, TensorType};
 
 /// Values of the function's symbols: a bare symbol in an input's type takes the extent it stands at; every other extent,
-/// and every further occurrence of a symbol, must agree.
+/// and every further occurrence of a symbol, must agree. `symbols` are those of the module, which give the bounds.
 ///
 /// # Errors
-/// Another number of inputs, or an input with another dtype, number of axes or extent than its type says. The message
-/// names the input, the axis, the dim and the extents.
-pub fn bind_symbols(func: &Func, inputs: &[Tensor]) -> Result<Env, InterpError> {
+/// Another number of inputs, an input with another dtype, number of axes or extent than its type says, or a symbol outside its
+/// bounds. The message names the input, the axis, the dim and the extents.
+pub fn bind_symbols(func: &Func, symbols: &[Symbol], inputs: &[Tensor]) -> Result<Env, InterpError> {
     let params = &func.region(func.body).params;
     if params.len() != inputs.len() {
         let message = format!("`{}` takes {} inputs, {} are given", func.name, params.len(), inputs.len());
@@ -61,14 +61,12 @@ pub fn bind_symbols(func: &Func, inputs: &[Tensor]) -> Result<Env, InterpError> 
             }
         }
     }
+    check_bounds(func, symbols, &env)?;
     Ok(env)
 }
 
-/// Checks the extents of inputs against the bounds of the symbols in their types; `env` is what [`bind_symbols`] gave.
-///
-/// # Errors
-/// A symbol outside its bounds. The message names the input, the axis, the extent and the bound.
-pub fn check_bounds(func: &Func, symbols: &[Symbol], env: &Env) -> Result<(), InterpError> {
+/// Whether the extents of inputs lie within the bounds of their symbols.
+fn check_bounds(func: &Func, symbols: &[Symbol], env: &Env) -> Result<(), InterpError> {
     for (i, id) in func.region(func.body).params.iter().enumerate() {
         let Some(ty) = func.tensor(*id) else { continue };
         for (axis, dim) in ty.dims.iter().enumerate() {

@@ -33,7 +33,7 @@ mod reduce;
 mod sampling;
 mod state;
 
-pub use bind::{bind_symbols, check_bounds};
+pub use bind::bind_symbols;
 pub use error::InterpError;
 pub use norm::rope_frequencies;
 pub use number::{cast, round_to};
@@ -96,7 +96,7 @@ pub fn run(
     mode: Mode,
     observer: &mut dyn Observer,
 ) -> Result<Vec<Tensor>, InterpError> {
-    let env = bind_symbols(func, inputs)?;
+    let env = bind_symbols(func, &module.symbols, inputs)?;
     for state in states.iter() {
         state.check(module)?;
     }

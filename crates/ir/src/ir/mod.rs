@@ -16,5 +16,5 @@ pub mod verify;
 pub use attr::{Attr, Attrs, Keep};
 pub use func::{Func, Loc, Op, OpId, Region, RegionId, Value, ValueDef, ValueId};
 pub use module::{FuncId, Module, StateDecl, StateId, Symbol, Weight, WeightId, WeightSource};
-pub use nest::{Nest, Taken};
+pub use nest::{Around, Nest, Taken};
 pub use text::{canonical, without_spans};

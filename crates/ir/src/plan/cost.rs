@@ -1,10 +1,9 @@
 //! Work and traffic of kernels and phases, as formulas of the symbols.
 
 use super::must::{Weights, border};
-use super::runs::Runs;
 use super::traffic::elements;
 use super::{CONTEXT, Kernel, Phase, Place, Plan, Step};
-use crate::ir::{Attr, Func, OpId, RegionId, StateId, ValueDef, ValueId};
+use crate::ir::{Attr, Func, Nest, OpId, RegionId, StateId, ValueDef, ValueId};
 use crate::ops::Opcode;
 use crate::ty::{Dim, StateKind, Type};
 use std::collections::BTreeMap;
@@ -100,19 +99,19 @@ impl Default for Totals {
 /// A kernel with how often it runs in a phase.
 pub fn launches<'a>(func: &Func, phase: &'a Phase) -> Option<Vec<(usize, &'a Kernel, Dim)>> {
     let mut out = Vec::new();
-    walk(&Runs::of(func), phase, &phase.steps, &mut out)?;
+    walk(&Nest::of(func), phase, &phase.steps, &mut out)?;
     Some(out)
 }
 
-fn walk<'a>(runs: &Runs, phase: &'a Phase, steps: &[Step], out: &mut Vec<(usize, &'a Kernel, Dim)>) -> Option<()> {
+fn walk<'a>(nest: &Nest, phase: &'a Phase, steps: &[Step], out: &mut Vec<(usize, &'a Kernel, Dim)>) -> Option<()> {
     for step in steps {
         match step {
             Step::Launch(k) => {
                 let kernel = phase.kernels.get(k.index())?;
-                out.push((k.index(), kernel, runs.times(kernel.block)?));
+                out.push((k.index(), kernel, nest.times(kernel.block)?));
             }
-            Step::Loop { body, .. } => walk(runs, phase, body, out)?,
-            Step::Cases { arms, .. } => arms.iter().try_for_each(|arm| walk(runs, phase, arm, out))?,
+            Step::Loop { body, .. } => walk(nest, phase, body, out)?,
+            Step::Cases { arms, .. } => arms.iter().try_for_each(|arm| walk(nest, phase, arm, out))?,
         }
     }
     Some(())
@@ -122,14 +121,14 @@ fn walk<'a>(runs: &Runs, phase: &'a Phase, steps: &[Step], out: &mut Vec<(usize,
 pub fn totals(plan: &Plan, index: usize) -> Option<Totals> {
     let (func, phase) = (plan.module.funcs.get(index)?, plan.phases.get(index)?);
     let mut t = Totals::default();
-    let runs = Runs::of(func);
+    let nest = Nest::of(func);
     let mut weights = Weights::of(plan, func, phase);
     let mut states: BTreeMap<(StateId, bool), Dim> = BTreeMap::new();
     let mut touched = vec![[Dim::from(0), Dim::from(0)]; phase.buffers.len()];
     for (_, kernel, times) in launches(func, phase)? {
         t.launches = t.launches.add(&times)?;
         t.flops = t.flops.add(&kernel.flops.mul(&times)?)?;
-        weights.add(kernel, &runs);
+        weights.add(kernel, &nest);
         for (list, written) in [(&kernel.reads, false), (&kernel.writes, true)] {
             for access in list {
                 let bytes = access.bytes.mul(&times)?;
@@ -163,19 +162,19 @@ pub fn totals(plan: &Plan, index: usize) -> Option<Totals> {
 /// free.
 pub fn unfused(func: &Func) -> Option<Totals> {
     let mut t = Totals::default();
-    naive(func, &Runs::of(func), func.body, &mut t)?;
+    naive(func, &Nest::of(func), func.body, &mut t)?;
     Some(t)
 }
 
-fn naive(func: &Func, runs: &Runs, block: RegionId, t: &mut Totals) -> Option<()> {
+fn naive(func: &Func, nest: &Nest, block: RegionId, t: &mut Totals) -> Option<()> {
     use Opcode::*;
-    let times = &runs.times(block)?;
+    let times = &nest.times(block)?;
     for id in &func.region(block).ops {
         let op = func.op(*id);
         match op.code {
             Const | DimValue | Weight | Iota | Fill | Reshape | Broadcast | Slice | Transpose | StateOpen
             | StateClose => {}
-            Loop | Cases => op.regions.iter().try_for_each(|r| naive(func, runs, *r, t))?,
+            Loop | Cases => op.regions.iter().try_for_each(|r| naive(func, nest, *r, t))?,
             _ => {
                 t.launches = t.launches.add(times)?;
                 t.flops = t.flops.add(&flops(func, *id)?.mul(times)?)?;

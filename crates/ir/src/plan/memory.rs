@@ -1,8 +1,7 @@
 //! What a plan keeps in memory, by owner, and what its buffers take when they share an arena.
 
-use super::runs::Runs;
 use super::{Phase, Plan, Step};
-use crate::ir::{Func, Module, OpId, WeightId};
+use crate::ir::{Func, Module, Nest, OpId, RegionId, WeightId};
 use crate::ops::Opcode;
 use crate::ty::{Dim, Env, StateKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -213,15 +212,15 @@ fn replay(plans: &[&Plan], env: &Env) -> Result<u64, String> {
                 continue;
             }
             let mut total = 0u64;
-            rows(func, &Runs::of(func), func.body, env, &mut total)?;
+            rows(func, &Nest::of(func), func.body, env, &mut total)?;
             most = most.max(total);
         }
     }
     Ok(most)
 }
 
-fn rows(func: &Func, runs: &Runs, block: crate::ir::RegionId, env: &Env, total: &mut u64) -> Result<(), String> {
-    let times = size(&runs.times(block).ok_or("a block runs more often than can be counted")?, env)?;
+fn rows(func: &Func, nest: &Nest, block: RegionId, env: &Env, total: &mut u64) -> Result<(), String> {
+    let times = size(&nest.times(block).ok_or("a block runs more often than can be counted")?, env)?;
     for id in &func.region(block).ops {
         let op = func.op(*id);
         let records: &[usize] = match op.code {
@@ -239,7 +238,7 @@ fn rows(func: &Func, runs: &Runs, block: crate::ir::RegionId, env: &Env, total: 
             *total = total.saturating_add(n);
         }
         for r in &op.regions {
-            rows(func, runs, *r, env, total)?;
+            rows(func, nest, *r, env, total)?;
         }
     }
     Ok(())

@@ -15,7 +15,6 @@ pub mod lead;
 pub mod memory;
 mod must;
 pub mod role;
-pub mod runs;
 pub mod text;
 pub mod traffic;
 pub mod verify;

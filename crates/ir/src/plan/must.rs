@@ -1,10 +1,9 @@
 //! What no plan of these ops can avoid to move: every element of a weight that is read, and the inputs and outputs of a phase.
 
 use super::role::{Role, Roles};
-use super::runs::{Around, Runs};
 use super::traffic::{constant, stored_base, tensor_bytes};
 use super::{Kernel, Phase, Place, Plan, range};
-use crate::ir::{Func, OpId, ValueDef, ValueId, WeightId};
+use crate::ir::{Around, Func, Nest, OpId, ValueDef, ValueId, WeightId};
 use crate::ops::Opcode;
 use crate::ty::Dim;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,7 +46,7 @@ impl<'a> Weights<'a> {
     }
 
     /// Adds what a kernel reads.
-    pub fn add(&mut self, kernel: &Kernel, runs: &Runs) {
+    pub fn add(&mut self, kernel: &Kernel, nest: &Nest) {
         let weights = kernel.reads.iter().filter_map(|a| match a.place {
             Place::Weight(w, at) => Some((w, at, &a.bytes)),
             _ => None,
@@ -56,7 +55,7 @@ impl<'a> Weights<'a> {
         if weights.is_empty() {
             return;
         }
-        let around = runs.around(kernel.block);
+        let around = nest.around(kernel.block);
         let sources = self.sources(kernel);
         for (w, at, bytes) in weights {
             for id in &sources {

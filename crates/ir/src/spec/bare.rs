@@ -31,31 +31,21 @@ pub fn load_graph(
     shapes: &BTreeMap<String, Vec<usize>>,
     wanted: Option<&dyn Fn(&str) -> bool>,
 ) -> Result<BareGraph, (SourceMap, Diagnostics)> {
-    load_checked(path, host, over, name, shapes, wanted).map_err(|(sources, diags)| {
+    let refused = |sources: SourceMap, diags: Diagnostics| {
         let mut helped = Diagnostics::default();
         diags.iter().for_each(|d| helped.push(super::system::given_help(d.clone(), &sources)));
-        (sources, super::once(helped))
-    })
-}
-
-fn load_checked(
-    path: &str,
-    host: &dyn Host,
-    over: &Overrides,
-    name: Option<&str>,
-    shapes: &BTreeMap<String, Vec<usize>>,
-    wanted: Option<&dyn Fn(&str) -> bool>,
-) -> Result<BareGraph, (SourceMap, Diagnostics)> {
+        Err((sources, super::once(helped)))
+    };
     let mut loader = Loader::new(host);
     let index = loader.tree(path, None).and_then(|root| loader.graph_from(path, &root));
     let Loader { mut sources, mut diags, files, .. } = loader;
-    let Some(index) = index.filter(|_| !diags.has_errors()) else { return Err((sources, diags)) };
+    let Some(index) = index.filter(|_| !diags.has_errors()) else { return refused(sources, diags) };
     super::hygiene::file(&files, index, &mut diags);
     let f = &files.list[index];
-    let Some(graph) = pick(f, name, &mut diags) else { return Err((sources, diags)) };
+    let Some(graph) = pick(f, name, &mut diags) else { return refused(sources, diags) };
     let values = values(&files, index, graph, over, shapes, &mut sources, &mut diags);
     if diags.has_errors() {
-        return Err((sources, diags));
+        return refused(sources, diags);
     }
     let numerics = over.numerics.unwrap_or(Numerics::F32);
     let mut lower = Lower::new(&files, &Alone, &f.name.name, numerics);
@@ -75,7 +65,7 @@ fn load_checked(
     let input_types = graph.input_types();
     diags.extend(lower.diags);
     if diags.has_errors() {
-        Err((sources, diags))
+        refused(sources, diags)
     } else {
         Ok(BareGraph { module: lower.module, input_types, sources })
     }
