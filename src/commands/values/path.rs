@@ -111,6 +111,9 @@ impl ValuePath {
             if extents.is_empty() {
                 return Err(format!("`{path}` is no loop and has no index: write `{}`", self.plain));
             }
+            if *path == self.plain {
+                return Err(format!("`{path}` is a loop: name a value that it computes, as in `{path}.{at}.NAME`"));
+            }
             // One that is known when the phase runs takes any index.
             let most = extents.into_iter().collect::<Option<Vec<i64>>>().and_then(|e| e.into_iter().max());
             if let Some(most) = most.filter(|most| at >= most) {
@@ -126,10 +129,7 @@ impl ValuePath {
             plain.find(f).values.iter().any(home)
         };
         let at: Vec<String> = self.indices.iter().map(|(l, i)| format!("index {i} of `{l}`")).collect();
-        let own_loop = |f: &&Func| (0..f.ops.len() as u32).any(|id| is_loop(f, OpId(id), &self.plain));
-        Err(if there.iter().any(own_loop) {
-            format!("`{}` is a loop: name a value that it computes, as in `{}.3.NAME`", self.plain, self.plain)
-        } else if there.iter().any(inside) {
+        Err(if there.iter().any(inside) {
             format!("`{}` is a value of another case than that of {}", self.plain, at.join(" and "))
         } else {
             format!("`{}` is not computed in an iteration: it has no index", self.plain)
@@ -148,7 +148,7 @@ impl ValuePath {
 }
 
 /// An index as it was written; of a very long one its beginning.
-pub(super) fn shown_index(digits: &str) -> String {
+fn shown_index(digits: &str) -> String {
     const MOST: usize = 32;
     if digits.len() <= MOST { digits.to_string() } else { format!("{}...", &digits[..MOST]) }
 }
@@ -168,4 +168,58 @@ fn extents(func: &Func, path: &str) -> Vec<Option<i64>> {
 pub fn output_of(func: &Func, name: &str) -> Option<ValueId> {
     let i = func.outputs.iter().position(|o| o == name)?;
     func.region(func.body).yields.get(i).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ValuePath;
+    use spinec_ir::ir::text::parse;
+
+    const LOOPS: &str = r#"spinec-ir 1
+module "m" numerics=f32
+
+symbol T 1..16
+
+func "prefill"
+  input "x" = %0 : f32[T]
+  %1 = loop(%0) {extent=T, keep=[], serial=true} : f32[T] at "t.walk"
+    region (%2 : i32[], %3 "t.walk.s" : f32[T])
+      %4 "t.walk.row" = neg(%3) : f32[T]
+      yield %4
+  return "y" = %1
+
+func "decode"
+  input "x" = %0 : f32[1]
+  %1 = loop(%0) {extent=1, keep=[], serial=true} : f32[1] at "t.walk"
+    region (%2 : i32[], %3 "t.walk.s" : f32[1])
+      %4 "t.walk.row" = neg(%3) : f32[1]
+      yield %4
+  return "y" = %1
+"#;
+
+    #[test]
+    fn a_loop_that_runs_as_often_as_a_phase_says_takes_any_index() {
+        let mut module = parse(LOOPS).unwrap_or_else(|e| panic!("{}", e[0]));
+        let check = |module: &_, path: &str| ValuePath::parse(path).and_then(|p| p.check(module));
+        assert_eq!(check(&module, "t.walk.2.row"), Ok(()));
+        // With the decoding phase alone there is one iteration.
+        module.funcs.remove(0);
+        assert_eq!(check(&module, "t.walk.0.row"), Ok(()));
+        assert!(check(&module, "t.walk.2.row").is_err_and(|e| e.contains("0 to 0, 2 is none of them")));
+        assert!(check(&module, "t.2.walk.row").is_err_and(|e| e.contains("`t` is no loop")));
+    }
+
+    #[test]
+    fn a_path_is_found_by_names_inputs_outputs_and_expressions() {
+        let module = parse(LOOPS).unwrap_or_else(|e| panic!("{}", e[0]));
+        let func = &module.funcs[0];
+        let find = |path: &str| ValuePath::parse(path).expect("a path").find(func);
+        assert_eq!(find("t.walk.row").ops.len(), 1);
+        assert_eq!((find("x").values.len(), find("x").ops.len()), (1, 0));
+        assert_eq!(find("y").values, func.region(func.body).yields);
+        assert_eq!(find("t.walk.0.s").values.len(), 1);
+        assert!(find("t.walk").ops.len() == 1 && find("nothing").is_empty());
+        // Neither inputs nor outputs are of an iteration.
+        assert!(find("x.0").is_empty() && ValuePath::parse("a.99999999999999999999.b").is_err());
+    }
 }

@@ -1,6 +1,5 @@
 //! Finding weights by name.
 
-use super::path::shown_index;
 use spinec_ir::ir::{Func, Module, Nest, Op, Taken, ValueDef};
 use spinec_ir::ops::Opcode;
 use spinec_ir::plan::Kernel;
@@ -35,57 +34,47 @@ impl Named {
     }
 }
 
+/// For every `{placeholder}` of a pattern what a name has in its place; none if the name is not of that pattern.
+fn placed<'n>(pattern: &'n str, name: &'n str) -> Option<Vec<(&'n str, &'n str)>> {
+    let (own, asked): (Vec<&str>, Vec<&str>) = (pattern.split('.').collect(), name.split('.').collect());
+    let index = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit());
+    let fits = |(a, b): &(&str, &str)| a == b || a.starts_with('{') && index(b);
+    let pairs: Vec<(&str, &str)> = own.iter().copied().zip(asked.iter().copied()).collect();
+    let all = own.len() == asked.len() && pairs.iter().all(fits);
+    all.then(|| pairs.into_iter().filter(|(a, _)| a.starts_with('{')).collect())
+}
+
 /// The weight of a name, in which loop variables may be indices: `layers.3.norm` for `layers.{l}.norm`.
 ///
 /// # Errors
 /// An index the weight does not have, with those it has.
 pub fn weight_of(module: &Module, name: &str) -> Result<Option<Named>, String> {
     for (id, w) in module.weights.iter().enumerate() {
-        let (own, asked): (Vec<&str>, Vec<&str>) = (w.name.split('.').collect(), name.split('.').collect());
-        let index = |part: &str| part.chars().all(|c| c.is_ascii_digit()) && !part.is_empty();
-        let fits = |(a, b): (&&str, &&str)| a == b || a.starts_with('{') && index(b);
-        if own.len() != asked.len() || !own.iter().zip(&asked).all(fits) {
-            continue;
-        }
-        let (mut flat, mut whole) = (0i64, true);
-        let mut indices = Vec::new();
-        for (var, extent) in &w.loops {
-            let at = own.iter().position(|p| *p == format!("{{{var}}}")).map(|i| asked[i]);
-            let written = at.filter(|a| index(a));
-            let at = written.map(|a| a.parse::<i64>().unwrap_or(i64::MAX));
-            indices.push(at);
-            match at {
-                Some(n) if n >= *extent => {
-                    let shown = shown_index(written.unwrap_or_default());
-                    return Err(format!("`{}` has the indices 0 to {}, {shown} is none of them", w.name, extent - 1));
-                }
-                Some(at) => flat = flat * extent + at,
-                None => whole = false,
+        let Some(placed) = placed(&w.name, name) else { continue };
+        let given = |var: &str| placed.iter().find(|(p, _)| *p == format!("{{{var}}}"))?.1.parse::<i64>().ok();
+        let at: Vec<Option<i64>> = w.loops.iter().map(|(var, _)| given(var)).collect();
+        let mut flat = Some(0i64);
+        for (at, (_, extent)) in at.iter().zip(&w.loops) {
+            if let Some(at) = at.filter(|at| at >= extent) {
+                return Err(format!("`{}` has the indices 0 to {}, {at} is none of them", w.name, extent - 1));
             }
+            flat = flat.zip(*at).map(|(flat, at)| flat * extent + at);
         }
-        if whole && usize::try_from(flat).is_ok_and(|i| w.present.get(i) == Some(&false)) {
+        let element = flat.and_then(|i| usize::try_from(i).ok());
+        if element.is_some_and(|i| w.present.get(i) == Some(&false)) {
             return Err(format!("the checkpoint has no `{name}`: `{}` does not exist for every index", w.name));
         }
-        return Ok(Some(Named { id, at: indices }));
+        return Ok(Some(Named { id, at }));
     }
     Ok(None)
 }
 
 /// The name of the weight that a part of a system knows by another: a shared one, or one taken from other loops.
 pub fn alias(module: &Module, name: &str) -> Option<String> {
-    let asked: Vec<&str> = name.split('.').collect();
-    let index = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit());
-    let reads = module.funcs.iter().flat_map(|f| &f.ops).filter(|op| op.code == Opcode::Weight);
-    for op in reads {
-        let own: Vec<&str> = op.loc.path.split('.').collect();
-        let fits = |(a, b): (&&str, &&str)| a == b || a.starts_with('{') && index(b);
-        if own.len() != asked.len() || !own.iter().zip(&asked).all(fits) {
-            continue;
-        }
-        let weight = &module.weights.get(usize::try_from(op.int("weight")?).ok()?)?.name;
-        let mut indices = own.iter().zip(&asked).filter(|(a, b)| a.starts_with('{') && index(b)).map(|(_, b)| *b);
-        let part = |p: &'_ str| if p.starts_with('{') { indices.next().unwrap_or(p).to_owned() } else { p.to_owned() };
-        return Some(weight.split('.').map(part).collect::<Vec<_>>().join("."));
-    }
-    None
+    let mut reads = module.funcs.iter().flat_map(|f| &f.ops).filter(|op| op.code == Opcode::Weight);
+    let (op, placed) = reads.find_map(|op| Some((op, placed(&op.loc.path, name)?)))?;
+    let weight = &module.weights.get(usize::try_from(op.int("weight")?).ok()?)?.name;
+    let mut given = placed.into_iter().map(|(_, index)| index);
+    let part = |p: &str| if p.starts_with('{') { given.next().unwrap_or(p).to_owned() } else { p.to_owned() };
+    Some(weight.split('.').map(part).collect::<Vec<_>>().join("."))
 }

@@ -111,8 +111,9 @@ impl Relation<'_> {
     fn home(&self, flow: &Flow, side: &Side, found: &Found) -> Home {
         let values: Vec<(ValueId, At)> = found.values.iter().map(|v| (*v, flow.at(*v, &side.path))).collect();
         // The value has a name where it is written: what is left of its expression is not the value.
-        let named = |f: &Func| side.path.find(f).values.iter().any(|v| names(f, *v, &side.path.plain));
-        let lost = self.lowered.func(&flow.func.name).is_some_and(named) && !named(flow.func);
+        let named = |f: &Func, found: &Found| found.values.iter().any(|v| names(f, *v, &side.path.plain));
+        let written = self.lowered.func(&flow.func.name);
+        let lost = written.is_some_and(|f| named(f, &side.path.find(f))) && !named(flow.func, found);
         if found.is_empty() || lost {
             let text =
                 format!("`{}` is not computed in this phase: `spinec explain` shows what became of it", side.given);
