@@ -3,7 +3,7 @@
 use super::decl::*;
 use super::given::Sets;
 use crate::diag::{Diagnostic, Diagnostics, Span, codes, suggest};
-use crate::spec::expr::{BinaryOp, Expr, ExprKind, IndexKind};
+use crate::spec::expr::{BinaryOp, Expr, ExprKind, IndexItem, IndexKind};
 use crate::spec::lower::Files;
 use crate::spec::statics::{self, Static, StaticError};
 use serde_json::Value as Json;
@@ -108,13 +108,8 @@ impl<'s> Values<'s> {
                 statics::binary(*op, &left, &sub(b)?).map_err(|err| self.wrong(err, e, component))
             }
             ExprKind::Index(base, items) => {
-                let (base, [item]) = (sub(base)?, items.as_slice()) else {
-                    return Err(self.report(
-                        Diagnostic::error(codes::BAD_INDEX, e.span, "a list is indexed by one number")
-                            .help("entries count from 0: list[0]"),
-                    ));
-                };
-                let IndexKind::At(at) = &item.kind else {
+                let base = sub(base)?;
+                let [IndexItem { kind: IndexKind::At(at), .. }] = items.as_slice() else {
                     return Err(self.report(
                         Diagnostic::error(codes::BAD_INDEX, e.span, "a list is indexed by one number")
                             .help("entries count from 0: list[0]"),
